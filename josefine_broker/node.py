@@ -381,7 +381,7 @@ class Node:
         await server.start_text(bound, host, self._securing.text)
 
     def _duties(self, ctx: Context, hosting: Hosting, upkeep: Upkeep) -> tuple[Duty, ...]:
-        broker, failed = self.config.broker, FailedLogs()
+        broker, failed = self.config.broker, FailedLogs(hosting.files)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
             Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),

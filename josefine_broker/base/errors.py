@@ -30,6 +30,11 @@ class KafkaError(Exception):
         self.message = message
 
 
+class StorageLimitError(KafkaError):
+    """A limit of the machine keeps a log from taking a batch: space, a quota, file handles, memory.
+    Nothing was lost, and it may pass."""
+
+
 class CorruptData(Exception):
     """Bytes that fail their checksum, length or format; the message has the place and the
     reason."""

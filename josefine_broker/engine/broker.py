@@ -388,14 +388,15 @@ class Broker:
         return self.place is not Place.UNKNOWN and not self.ctx.cluster.is_heard
 
     def _wants_to_hand_over(self) -> bool:
-        """Whether another voter should lead Raft: this broker is stopping, or its disk is full and
-        a live voter exists. With a full disk, sooner or later one of its own writes would fail, and
-        every metadata change would wait."""
+        """Whether another voter should lead Raft: this broker is stopping; or its disk is full, or
+        a limit lasts, and a live voter exists. Sooner or later one of its own writes would fail,
+        and every metadata change would wait."""
         if not self._leads_raft:
             return False
         if self.place in (Place.LEFT, Place.DISMISSED):
             return bool(self._other_voters())
-        is_full = self.ctx.storage.is_full
+        storage = self.ctx.storage
+        is_full = storage.is_full or bool(storage.limit.reason)
         return is_full and not self.ctx.image.live_brokers().isdisjoint(self._other_voters())
 
     def _other_voters(self) -> frozenset[int]:

@@ -20,6 +20,7 @@ from josefine_broker.engine.groups.share.stored import ShareStates
 from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.hosted import Hosted, HostedPartition
+from josefine_broker.engine.limits.lasting_limit import LastingLimit
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MetadataImage
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
@@ -161,7 +162,9 @@ class Storage:
     is_full: bool = False
     """Nothing is appended: the remaining space is for metadata and indexes."""
     trouble: str = ""
-    """Why this broker should not lead: a full disk, a log that cannot be written or opened."""
+    """Why this broker should not lead: a full disk, a limit that lasts, a log that cannot be
+    written or opened."""
+    limit: LastingLimit = field(default_factory=LastingLimit)
 
 
 @dataclass(slots=True, kw_only=True)

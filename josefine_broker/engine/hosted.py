@@ -53,6 +53,11 @@ class LogPort(Protocol):
         """Why the log accepts no more writes; empty while it does."""
         ...
 
+    @property
+    def unsynced(self) -> str:
+        """Why the last sync could not be made, for a reason that may pass; empty: it was."""
+        ...
+
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
         """Store one stamped batch; `header` may lack the stamped offset."""
         ...
@@ -127,11 +132,20 @@ class HostedPartition:
     """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
     lost_from: int = NOWHERE
     """From this offset on a power failure may have taken records from the log."""
+    served_by: tuple[int, LeaderEpoch] | None = None
+    """The leader, and its epoch, that has answered a fetch of this replica since it waits for its
+    repair. Written by `engine/replicas/following.py`."""
     better_claim: Completeness | None = None
     """The completeness of its log, where the registration claimed that it is unreadable: an I/O
     error has passed since."""
     traffic: Traffic = field(default_factory=Traffic)
     """The topic's counters. Written by `engine/metadata_quorum/apply_committed.py`."""
+
+    def is_served_by(self, replica: int) -> bool:
+        """Whether this replica leads the partition now, and serves: its log is the partition's."""
+        partition = self.partition
+        is_leader = replica == partition.leader
+        return is_leader and self.served_by == (replica, partition.leader_epoch)
 
     def may_be_repaired(self, offset: int) -> bool:
         """Whether a damaged batch with this offset may come back from another replica."""

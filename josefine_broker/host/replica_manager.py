@@ -24,7 +24,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicId, TopicPartition
-from josefine_broker.base.ports import Clock
+from josefine_broker.base.ports import Clock, Files
 from josefine_broker.base.rounds import steps
 from josefine_broker.engine.hosted import NOWHERE, HostedPartition
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
@@ -40,7 +40,7 @@ from josefine_broker.host.log.high_watermarks import HighWatermarks, Key
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import FoundDirectory, LogManager
 from josefine_broker.host.log.recovered_epochs import note_epoch, recovered_epochs
-from josefine_broker.host.log.repairable import RepairableLog
+from josefine_broker.host.log.repairable import RepairableLog, note_lost_power
 from josefine_broker.records.batch import BatchHeader
 from josefine_broker.records.crc import Buffer
 
@@ -182,6 +182,11 @@ class Hosting:
         return Completeness.UNSYNCED
 
     @property
+    def files(self) -> Files:
+        """The disk of the logs."""
+        return self._manager.files
+
+    @property
     def prepared(self) -> int:
         """Logs recovered and not opened yet."""
         return len(self._prepared)
@@ -210,7 +215,7 @@ class Hosting:
         partition_log.config = settings.log
         partition_log.snapshot_source = lambda: self._snapshot(tp)
         self._manager.adopt(tp, partition_log)
-        lost_power = self._manager.may_lack_unsynced
+        lost_power = note_lost_power(partition_log, is_recent=self._manager.may_lack_unsynced)
         shown = RepairableLog(self._manager.files, partition_log, lost_power=lost_power)
         partition_log.damage.join(self.damaged, tp, shown)
         start, end = partition_log.log_start_offset, partition_log.log_end_offset

@@ -148,9 +148,12 @@ def check_groups(ctx: Context) -> Check:
 
 
 def check_disk(ctx: Context, config: IdentitySection) -> Check:
-    """Whether the free space is at least `broker.disk_free_bytes_min`, and files can be opened."""
+    """Whether the free space is at least `broker.disk_free_bytes_min`, files can be opened, and
+    no limit keeps records out."""
     lack = no_handle(config.data_dir)
     if lack:
         return Check(ok=False, detail=lack)
+    if ctx.storage.limit.reason:
+        return Check(ok=False, detail=ctx.storage.trouble)
     free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
     return Check(ok=free >= needed, detail=f"{free} bytes free, {needed} required")

@@ -8,14 +8,17 @@ import resource
 from collections.abc import Collection
 from pathlib import Path
 
+from josefine_broker.base.ports import Files
 from josefine_broker.base.rounds import Rounds
 from josefine_broker.config.sections import IdentitySection
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.replicas.limited import note_unsynced
 from josefine_broker.host.log.log_sync import NO_HANDLE
 
 log = logging.getLogger(__name__)
 
 NAMED_MAX = 10
+PROBE_FILE, PROBE_BYTES = "write.probe", 1024 * 1024
 ENOUGH_AGAIN = 1.25
 """Multiple of the reserve that must be free before records are accepted again: no flapping."""
 
@@ -23,15 +26,23 @@ ENOUGH_AGAIN = 1.25
 class FailedLogs:
     """The hosted logs that cannot be written, checked in turn (`base/rounds.py`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files) -> None:
+        """`files`: the disk of the logs."""
+        self.files = files
         self._rounds = Rounds[tuple[str, int]]()
         self._failed: dict[tuple[str, int], None] = {}
+        self._unsynced: dict[tuple[str, int], None] = {}
 
     def look(self, ctx: Context) -> list[tuple[str, int]]:
         """Check the next logs."""
         partitions, failed = ctx.hosted.partitions, self._failed
-        for tp in (*failed, *self._rounds.next(partitions)):
+        for tp in (*failed, *self._unsynced, *self._rounds.next(partitions)):
             hosted = partitions.get(tp)
+            if hosted is not None and hosted.log.unsynced:
+                self._unsynced[tp] = None
+                note_unsynced(ctx, tp, hosted)
+            elif self._unsynced:
+                self._unsynced.pop(tp, None)
             if hosted is not None and hosted.log.failure:
                 failed[tp] = None
             elif failed:
@@ -45,10 +56,35 @@ def look_at_storage(ctx: Context, config: IdentitySection, logs: FailedLogs) -> 
     ctx.storage.is_full = free < needed_bytes(ctx, config)
     trouble = f"{free} bytes free, broker.disk_free_bytes_min is {config.disk_free_bytes_min}"
     if not ctx.storage.is_full:
-        trouble = _told(ctx, logs.look(ctx))
+        trouble = _told(ctx, logs.look(ctx)) or limit_trouble(ctx, logs.files)
     if bool(trouble) != bool(ctx.storage.trouble):
         log.warning("storage", extra={"trouble": trouble or "over"})
     ctx.storage.trouble = trouble
+
+
+def limit_trouble(ctx: Context, files: Files) -> str:
+    """Periodic: the limit of this machine that lasts, as a sentence; empty: none. While there is
+    one, trial writes show when it has passed."""
+    limit, now_ms = ctx.storage.limit, ctx.clock.monotonic_ms()
+    if limit.is_probe_due(now_ms):
+        limit.probed(_probe(files), now_ms)
+    return f"a limit of this machine keeps records out: {limit.reason}" if limit.reason else ""
+
+
+def _probe(files: Files) -> str:
+    """Why no file of the size of a large record can be written; empty: one was."""
+    try:
+        try:
+            file = files.open(PROBE_FILE, create=True)
+            try:
+                file.write_at_end((bytes(PROBE_BYTES),))
+            finally:
+                file.close()
+        finally:
+            files.remove(PROBE_FILE)
+    except OSError as error:
+        return f"a trial write failed: {error}"
+    return ""
 
 
 def free_bytes(directory: Path) -> int:

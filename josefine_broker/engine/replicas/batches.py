@@ -14,6 +14,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.log_config import TimestampType
 from josefine_broker.engine.replicas.leading import appended_to_many
+from josefine_broker.engine.replicas.limited import note_limit
 from josefine_broker.engine.validation.produced_batch import Validated
 from josefine_broker.engine.validation.stored_codec import validate_for_storage
 from josefine_broker.records.batch import (
@@ -84,6 +85,7 @@ def append_batch(
         # The producer sends the refused batch again. Its later batches in flight must not be
         # appended before it, so the refusal is noted.
         partition.refusals.note(header, error.code)
+        note_limit(ctx, tp, hosted, error)
         raise
     partition.appended(header, base_offset, now_ms, None, log.durable_end_offset)
     traffic = hosted.traffic
@@ -119,7 +121,11 @@ def append_marker(
     base_offset = log.log_end_offset
     stamp(batch, 0, base_offset, partition.leader_epoch)
     header = parse_header(batch)
-    log.append(batch, header, now_ms)
+    try:
+        log.append(batch, header, now_ms)
+    except KafkaError as error:
+        note_limit(ctx, tp, hosted, error)
+        raise
     partition.appended(header, base_offset, now_ms, marker, log.durable_end_offset)
     if partition.is_alone:
         ctx.parked.wake(tp, ctx.clock.monotonic_ms())

@@ -29,6 +29,7 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetcher,
 )
 from josefine_broker.engine.ports import Gravity
+from josefine_broker.engine.replicas.limited import note_limit
 from josefine_broker.records.batch import CONTROL_BIT, CRC_START, BatchHeader, iter_batches, verify
 from josefine_broker.records.crc import crc32c
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
@@ -76,6 +77,8 @@ def _follow(
     partition, its_log = hosted.partition, hosted.log
     # After an exception the copy does not move: the next fetch acknowledges only what is here.
     moved, size = False, 0
+    if partition.awaits_repair and not answer.error_code:
+        hosted.served_by = fetcher.leader_id, copy.leader_epoch
     try:
         # Our log is outside of the leader's range. Without its log start there is no place to
         # restart.
@@ -99,6 +102,7 @@ def _follow(
             moved = size > 0
         moved |= _follow_start(hosted, answer.log_start_offset)
     except (KafkaError, CorruptData) as error:
+        note_limit(ctx, tp, hosted, error)
         _complain(ctx, tp, str(error))
         fetcher.fail(copy.key, now_ms)
         return

@@ -38,13 +38,14 @@ from josefine_broker.engine.replicas.following import HaltError, check_cut
 from josefine_broker.engine.replicas.leading import begin_to_follow
 from josefine_broker.engine.replicas.replica_reads import (
     ANSWER_MS,
-    DAMAGED,
     FETCH,
     Resume,
+    ends_at,
     is_answered,
+    records_of,
     request_of,
 )
-from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader, iter_batches
+from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader
 from josefine_broker.records.crc import Buffer
 from josefine_broker.wire.fetch import FetchResponse
 
@@ -362,13 +363,16 @@ class Repairs:
         partition = work.hosted.partition
         # A leader's log defines the partition; while it is repaired, nobody knows better.
         is_defining = partition.leader in (replica, self._ctx.broker_id)
-        records, may_have_it = _records_of(answer, wanted, is_all_of_use=is_defining)
+        records, may_have_it = records_of(answer, wanted, is_all_of_use=is_defining)
         if records:
             work.repair.on(RepairEvent.ANSWERED)
             self._copy(work, records, replica)
             return
         if is_answered(answer):
             self._follow_if_leader(work, replica)
+            if may_have_it and work.hosted.is_served_by(replica):
+                self._ask_for_end(work, replica, wanted)
+                return
         # What this leader does not give them, its followers do not get later.
         is_leader = partition.leader == self._ctx.broker_id
         if may_have_it and not (is_leader and is_answered(answer)):
@@ -376,6 +380,24 @@ class Repairs:
         else:
             work.repair.refused(replica)
         self._ask(work)
+
+    def _ask_for_end(self, work: _Work, leader: int, wanted: int) -> None:
+        """The leader serves, and has no batch there: does its log end at that offset? Then it ends
+        there, too: what is after it here, nobody will ever send."""
+        now_ms, hosted = self._ctx.clock.monotonic_ms(), work.hosted
+        request = request_of(hosted, work.tp.partition, wanted + 1)
+
+        def answered(answer: FetchResponse | None) -> None:
+            if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
+                return
+            is_end = ends_at(answer, wanted) and hosted.is_served_by(leader)
+            if not is_end or not self._is_cut_for_leader(work, leader, wanted):
+                work.repair.silent(leader)
+                self._ask(work)
+
+        forward = self._ctx.ports.forward
+        assert forward is not None
+        forward(leader, FETCH, request, now_ms + ANSWER_MS, answered)
 
     def _exhausted(self, work: _Work, now_ms: int, *, is_only: bool) -> None:
         """No replica has the missing batch now."""
@@ -475,25 +497,3 @@ class Repairs:
         self._tell(message, work, Gravity.WARNING, reason=error)
         self._close(work)
         work.repair.failed(self._ctx.clock.monotonic_ms())
-
-
-def _records_of(
-    answer: FetchResponse | None, wanted: int, *, is_all_of_use: bool
-) -> tuple[Buffer, bool]:
-    """(its batches, whether it may have them later): it did not answer, or does not know yet that
-    the records are committed. Without `is_all_of_use` only committed batches are returned."""
-    if answer is None or answer.error_code or not answer.topics:
-        return b"", True
-    found = answer.topics[0].partitions[0]
-    if found.error_code:
-        return b"", found.error_code not in DAMAGED
-    records = b"".join(found.records or ())
-    if not is_all_of_use:
-        ends = (
-            p + h.size_bytes
-            for p, h in iter_batches(memoryview(records))
-            if h.end_offset <= found.high_watermark
-        )
-        records = records[: max(ends, default=0)]
-    # No error and no records: below its high watermark the batch is missing there, too.
-    return records, found.high_watermark <= wanted

@@ -14,7 +14,8 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.fetch_session import FINAL_EPOCH
 from josefine_broker.engine.partition.partition import DEBUG_REPLICA_ID
-from josefine_broker.records.batch import NO_LEADER_EPOCH
+from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
+from josefine_broker.records.crc import Buffer
 from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 FETCH = 1
@@ -51,3 +52,34 @@ def is_answered(answer: FetchResponse | None) -> bool:
     if answer is None or answer.error_code or not answer.topics:
         return False
     return answer.topics[0].partitions[0].error_code in (0, *DAMAGED)
+
+
+def records_of(
+    answer: FetchResponse | None, wanted: int, *, is_all_of_use: bool
+) -> tuple[Buffer, bool]:
+    """(its batches, whether it may have them later): it did not answer, or does not know yet that
+    the records are committed. Without `is_all_of_use` only committed batches are returned."""
+    if answer is None or answer.error_code or not answer.topics:
+        return b"", True
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        return b"", found.error_code not in DAMAGED
+    records = b"".join(found.records or ())
+    if not is_all_of_use:
+        ends = (
+            p + h.size_bytes
+            for p, h in iter_batches(memoryview(records))
+            if h.end_offset <= found.high_watermark
+        )
+        records = records[: max(ends, default=0)]
+    # No error and no records: below its high watermark the batch is missing there, too.
+    return records, found.high_watermark <= wanted
+
+
+def ends_at(answer: FetchResponse | None, offset: int) -> bool:
+    """Whether this answer to a read of the offset after it shows that the log ends there."""
+    if answer is None or answer.error_code or not answer.topics:
+        return False
+    found = answer.topics[0].partitions[0]
+    is_outside = found.error_code == ErrorCode.offset_out_of_range
+    return is_outside and 0 <= found.log_start_offset <= offset

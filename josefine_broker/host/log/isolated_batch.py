@@ -65,13 +65,17 @@ def find_isolated(
 
 
 def next_intact(data: bytes, base_offset: int, after: int) -> BatchHeader | None:
-    """The first intact batch in `data` past the offset `after`; `base_offset` is the segment's."""
+    """The first intact batch in `data` past the offset `after`; `base_offset` is the segment's. One
+    whose successor starts before it has a base offset that has flipped upwards."""
     common = base_offset.to_bytes(8, "big")[:3]
     at = data.find(common)
     while at >= 0:
         batch = batch_at(data, at)
         if batch is not None and parse_header(batch).base_offset > after:
-            return parse_header(batch)
+            header, following = parse_header(batch), batch_at(data, at + len(batch))
+            if following is not None and after < parse_header(following).base_offset:
+                return min(header, parse_header(following))
+            return header
         at = data.find(common, at + 1)
     return None
 

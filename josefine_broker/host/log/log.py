@@ -137,6 +137,10 @@ class PartitionLog:
         return self._sync.failure
 
     @property
+    def unsynced(self) -> str:
+        return self._sync.unsynced
+
+    @property
     def awaits_snapshots(self) -> bool:
         """Whether a producer snapshot was made that is not stored yet."""
         return self.state.snapshots_stored != self.state.snapshots_asked
@@ -146,11 +150,9 @@ class PartitionLog:
         return len(self._segments)
 
     def append(self, batch: Buffer, header: BatchHeader, now_ms: int) -> int:
-        """Write one verified and stamped batch at the end; returns its base offset.
-
-        Offset and epoch are read from the stamped bytes, so `header` may be older than the
-        stamping. Raises KafkaError(kafka_storage_error); then the log is unchanged.
-        """
+        """Write one verified and stamped batch at the end; returns its base offset. Offset and
+        epoch are read from the stamped bytes: `header` may be older than the stamping. Raises
+        KafkaError(kafka_storage_error); then the log is unchanged."""
         sync = self._sync
         if sync.failure:
             raise storage_error(sync.failure)
@@ -227,10 +229,8 @@ class PartitionLog:
         return new
 
     def _store_snapshot(self, rolled: Segment, payload: bytes) -> None:
-        """Scheduled: store the producers' state at the start of `rolled`, to shorten replays.
-
-        Skipped when the log was cut below it: other producers' batches may get these offsets.
-        """
+        """Scheduled: store the producers' state at the start of `rolled`, to shorten replays; not
+        when the log was cut below it: other producers' batches may get these offsets."""
         try:
             with self._sync.lock:
                 if not self._sync.failure and rolled in self._segments:

@@ -18,6 +18,7 @@ from josefine_broker.host.disk.files import read_checked, write_checked
 from josefine_broker.host.disk.synced_mark import SyncedMark
 
 KIND_LOG_START, KIND_LEADER_EPOCHS, KIND_PRODUCERS, KIND_COMPLETENESS, KIND_CLEANED = 1, 2, 3, 7, 8
+KIND_POWER_LOST = 15
 VERSION = 1
 
 NEW_PARTITION_FILE = "partition.new.json"
@@ -28,6 +29,7 @@ LOG_START_FILE = f"log-start{CHECKPOINT_SUFFIX}"
 LEADER_EPOCHS_FILE = f"leader-epochs{CHECKPOINT_SUFFIX}"
 COMPLETENESS_FILE = f"completeness{CHECKPOINT_SUFFIX}"
 CLEANED_FILE = f"cleaner{CHECKPOINT_SUFFIX}"
+POWER_LOST_FILE = f"power-lost{CHECKPOINT_SUFFIX}"
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOTS_KEPT = 2
 """The newest, and the one before in case the newest is damaged."""
@@ -147,6 +149,24 @@ class LogState:
     def forget_completeness(self) -> None:
         """The cluster's metadata knows it now."""
         self._files.remove(self._path(COMPLETENESS_FILE))
+
+    def power_lost(self) -> bool:
+        """Whether an earlier start found damage that a power failure explains, and which was not
+        repaired since. An unreadable file explains nothing."""
+        path = self._path(POWER_LOST_FILE)
+        try:
+            return read_checked(self._files, path, KIND_POWER_LOST, VERSION) is not None
+        except (CorruptData, OSError):
+            return False
+
+    def note_power_lost(self) -> None:
+        """Raises OSError."""
+        self.settle()
+        write_checked(self._files, self._path(POWER_LOST_FILE), KIND_POWER_LOST, VERSION, b"")
+
+    def forget_power_lost(self) -> None:
+        """The log is whole."""
+        self._files.remove(self._path(POWER_LOST_FILE))
 
     def keep_leader_epochs(self, payload: bytes) -> bool:
         """Keep a payload to be stored soon by `store_kept_epochs`; at the latest before a snapshot,

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError, StorageLimitError
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.flusher import Job
@@ -42,7 +42,7 @@ class LogSync:
     __slots__ = (
         "_directory", "_directory_dirty", "_files", "_is_owed", "_refusals", "_segments",
         "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock",
-        "request", "sealing",
+        "request", "sealing", "unsynced",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +72,8 @@ class LogSync:
         """Full segments that are not synced yet, oldest first."""
         self.failure = ""
         """Why the log is no longer written; empty while it works."""
+        self.unsynced = ""
+        """Why the last sync could not be made, if that may pass; read on any thread."""
         self.durable_end = durable_end
         """Everything before it is synced. Written under the lock, read on any thread."""
         self.request: Callable[[], None] | None = None
@@ -141,7 +143,10 @@ class LogSync:
             # The wall clock may jump: the time alone does not decide.
             if count + 1 >= REFUSALS_MAX and abs(now_ms - since_ms) >= REFUSED_MS:
                 self.fail(f"{count + 1} appends failed, the last one", error)
-        return storage_error(f"{self._directory}: {what} failed: {error}")
+        message = f"{self._directory}: {what} failed: {error}"
+        if error.errno in PASSING:
+            return StorageLimitError(ErrorCode.kafka_storage_error, message)
+        return storage_error(message)
 
     def rolled(self, full: Segment) -> None:
         """A new segment follows this full one."""
@@ -233,14 +238,15 @@ class LogSync:
                 return  # the previous sync covered these appends
             try:  # later appends count for the next sync
                 self._sync_all(active, active.end_offset, is_noted=is_noted)
-            except OSError:
+            except OSError as error:
                 self._is_owed = not self.failure
+                self.unsynced = "" if self.failure else f"{self._directory}: sync failed: {error}"
                 raise
 
     def _sync_all(self, active: Segment, end_offset: int, *, is_noted: bool = True) -> None:
         self._sync_directory()
         self._sync_files([*self.sealing, active])
-        self.durable_end = max(self.durable_end, end_offset)
+        self.durable_end, self.unsynced = max(self.durable_end, end_offset), ""
         if is_noted:
             self._state.synced.raise_to(end_offset)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from contextlib import suppress
 
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.repair.damage import Damage
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.segment_rebuild import SegmentRebuild
+
+log = logging.getLogger(__name__)
 
 
 class RepairableLog:
@@ -59,6 +63,25 @@ class RepairableLog:
 
     def has_batches_again(self) -> None:
         self._log.damage.lacks_batches = False
+        with suppress(OSError):  # without damage the next start forgets it, too
+            self._log.state.forget_power_lost()
 
     def forget(self, base_offset: int) -> None:
         self._log.damage.forget(base_offset)
+
+
+def note_lost_power(its_log: PartitionLog, *, is_recent: bool) -> bool:
+    """Whether a power failure explains what is damaged in a log that was just opened: one before
+    this start (`is_recent`), or an earlier one since which no start found the log whole. A kill
+    during the repair does not change what the failure took, from all replicas alike."""
+    state = its_log.state
+    try:
+        if not its_log.damage.lacks_batches:
+            state.forget_power_lost()
+            return is_recent
+        if is_recent:
+            state.note_power_lost()
+    except OSError as error:  # then a person decides, if another start comes before the repair
+        where = its_log.directory
+        log.warning("power failure not noted", extra={"log": where, "reason": error})
+    return is_recent or state.power_lost()

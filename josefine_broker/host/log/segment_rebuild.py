@@ -406,9 +406,31 @@ class _Source:
                 after = position + header.size_bytes
                 if not is_next or not (is_last_resort or self._continues(header, after)):
                     return None
+            if self._hides_batches(position, header, offset, is_last_resort):
+                return None
         except CorruptData:
             return None
         return batch[: header.size_bytes]
+
+    def _hides_batches(
+        self, position: int, header: BatchHeader, offset: int, is_last_resort: bool
+    ) -> bool:
+        """Whether a batch that leaves a hole after `offset` may have a base offset that has flipped
+        upwards: then the batches after it would not fit into the copy any more. What follows must
+        start after it; where no replica has another one, damage may follow, too."""
+        if header.base_offset == offset or self.sums is not None:
+            return False
+        after = position + header.size_bytes
+        if self._is_followed(position, self._read(position, header.size_bytes), may_skip=True):
+            return False
+        if not is_last_resort:
+            return True
+        try:
+            following = parse_header(self._read(after, HEADER_BYTES))
+            verify(self._read(after, following.size_bytes), 0, following)
+        except CorruptData:
+            return False
+        return following.base_offset < header.end_offset
 
     def _continues(self, before: BatchHeader, position: int) -> bool:
         """Whether an intact batch there continues the one before it, in the same leader epoch.

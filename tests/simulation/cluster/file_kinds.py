@@ -12,6 +12,7 @@
 | `synced.checkpoint` | that replica is refused: an older entry may say more | nothing |
 | `log-start.checkpoint` | that replica is refused | that replica, and deleted records are back |
 | `completeness.checkpoint` | that replica is shortened | – (the only trace of a cut) |
+| `power-lost.checkpoint` | a hole that nobody can fill waits for a person | the same |
 | `partition.json` | that replica is refused | that replica is refused or missing |
 | `high-watermarks.checkpoint` | logs never written to count as missing | the same |
 | `clean-shutdown.marker`, `running.marker`, `starting.marker` | as a loss of power | the same |

@@ -13,6 +13,7 @@ it is where an outsider is the controller by half of the core, and does not hear
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -26,7 +27,7 @@ from tests.simulation.cluster.rot import rot
 from tests.simulation.cluster.view import Key
 from tests.simulation.cluster.world import World
 
-__all__ = ["LASTING", "LiveWorld"]
+__all__ = ["LASTING", "LIMITS", "LimitedWorld", "LiveWorld"]
 
 SERVES_WITHIN_MS = 25_000
 """Three sessions of a broker, and elections of the metadata's leader in between."""
@@ -35,6 +36,7 @@ HEALS_WITHIN_MS = 60_000
 TURN_MS = 2_000
 """Every so often a broker that comes and goes does so."""
 FOR_EVER_MS = 10**12
+NEVER = 1e-12
 LAST_NODES = range(900, 1_000)
 """Clients that come at the end, one for each partition."""
 KEPT_OUT = {
@@ -65,10 +67,10 @@ class LiveWorld(World):
         self.core = frozenset(ids[: len(ids) // 2 + 1])
         self.scheduler.note(f"core {sorted(self.core)}")
         for id_ in sorted(set(ids) - self.core):
-            name = self._live_rng.choice(list(LASTING))
+            name = self._live_rng.choice(list(self.lasting))
             self.met[name] += 1
             self.scheduler.note(f"{id_} {name}")
-            LASTING[name](self, id_)
+            self.lasting[name](self, id_)
         for _ in range(ROTS if self._live_rng.random() < 0.5 else 0):
             rot(self, self._live_rng, self.core)
         self.must_serve()
@@ -78,6 +80,11 @@ class LiveWorld(World):
         return not self.core or id_ in self.core
 
     # -- what becomes of the others
+
+    @property
+    def lasting(self) -> Mapping[str, Callable[[LiveWorld, int], None]]:
+        """The faults that the others have."""
+        return LASTING
 
     @property
     def _whole(self) -> frozenset[int]:
@@ -104,6 +111,24 @@ class LiveWorld(World):
 
     def fail_writes(self, id_: int) -> None:
         self.machines[id_].disk.files.fails = lambda _: True
+
+    def exhaust_quota(self, id_: int) -> None:
+        """Of the logs alone, or of the metadata, too."""
+        machine = self.machines[id_]
+        machine.disk.files.full_errno = machine.raft_disk.full_errno = errno.EDQUOT
+        machine.disk.fill(self._live_rng.randrange(20))
+        if self._live_rng.random() < 0.5:
+            machine.fill_metadata(self._live_rng.randrange(3))
+
+    def take_handles(self, id_: int) -> None:
+        """As `exhaust_quota`; what is open stays open."""
+        machine = self.machines[id_]
+        # From now on those who look from outside take no handles: see `without_limits`.
+        self.faults = replace(self.faults, no_handles_per_second=NEVER)
+        disks = [machine.disk.files, machine.raft_disk]
+        for files in disks[: self._live_rng.choice((1, 2))]:
+            files.no_handle_at = files.handles + self._live_rng.randrange(4)
+        machine.disk.files.evict()
 
     def come_and_go(self, id_: int) -> None:
         if self._live_rng.random() < 0.5:
@@ -177,8 +202,9 @@ class LiveWorld(World):
 
     def _is_starved(self, key: Key) -> bool:
         """Whether the controller hears the leader, and clients do not; or is an outsider, and does
-        not hear all of the core."""
-        believed = [self.view.processes[each].ctx.cluster.controller_id for each in self.core]
+        not hear all of the core. Who does not hear a controller knows of none."""
+        every = [self.view.processes[each].ctx.cluster.controller_id for each in self.core]
+        believed = [each for each in every if each >= 0] or every
         controller, leader = max(believed, key=believed.count), self._entry(key).leader
         is_outside = controller not in self.core
         if is_outside and any(self._is_cut(controller, each) for each in self.core):
@@ -215,3 +241,16 @@ LASTING: Mapping[str, Callable[[LiveWorld, int], None]] = {
     "outsider comes and goes": LiveWorld.come_and_go,
 }
 """What is counted → what befalls a broker outside the core, for ever."""
+LIMITS: Mapping[str, Callable[[LiveWorld, int], None]] = {
+    "outsider is over its quota": LiveWorld.exhaust_quota,
+    "outsider has no file handles": LiveWorld.take_handles,
+}
+"""In runs of their own: who leads is to hand over, although it can do all but write."""
+
+
+class LimitedWorld(LiveWorld):
+    """A world whose outsiders meet a limit of their machines that does not pass."""
+
+    @property
+    def lasting(self) -> Mapping[str, Callable[[LiveWorld, int], None]]:
+        return LIMITS

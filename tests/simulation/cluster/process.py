@@ -24,13 +24,14 @@ from josefine_broker.engine.metadata_quorum.apply_committed import resume, to_be
 from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
+from josefine_broker.engine.replicas.limited import note_unsynced
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.scrub import Scrub, ScrubSettings
 from josefine_broker.host.replica_manager import Hosting
-from josefine_broker.observe.storage import failed_logs
+from josefine_broker.observe.storage import failed_logs, limit_trouble
 from raft import StoreFailed
 from tests.simulation.cluster.damage import lose_directory
 from tests.simulation.cluster.engine_host import LAG_TIME_MS, EngineHost
@@ -264,10 +265,15 @@ class Process:
         """As `observe/storage.py` does, but for the free space."""
         ctx = self.ctx
         trouble = failed_logs(ctx)
+        for tp, hosted in ctx.hosted.partitions.items():
+            if hosted.log.unsynced:
+                note_unsynced(ctx, tp, hosted)
+        limit = limit_trouble(ctx, self.machine.disk.files)
+        self.world.met["limit that lasts"] += bool(limit) and not ctx.storage.trouble
         if trouble and not ctx.storage.trouble:
             self.world.met["log not written any more"] += 1
             self.after_ms(500, self._restart)
-        ctx.storage.trouble = trouble
+        ctx.storage.trouble = trouble or limit
         damaged = [tp for tp, each in ctx.hosted.unopened.items() if each.is_damaged]
         if damaged and not self._is_mending:
             self._is_mending = True

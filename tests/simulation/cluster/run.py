@@ -6,6 +6,7 @@
     ... --groups, --transactions                           with those in each; --no-groups, ...
     ... --groups --consumer_groups --migrating             with classic members in them, too
     ... --liveness                                         that end with a healthy majority only
+    ... --limits                                           whose others cannot write for ever
     ... --groups --consumer_groups                         groups of the consumer protocol in each
 
 A run that breaks a rule ends with its seed and the line that replays it (lives.py).
@@ -22,7 +23,7 @@ from random import Random
 from tests.simulation import lives
 from tests.simulation.cluster.chaos import Chaos
 from tests.simulation.cluster.faults import SWITCHES, Faults, draw_faults
-from tests.simulation.cluster.liveness import LiveWorld
+from tests.simulation.cluster.liveness import LimitedWorld, LiveWorld
 from tests.simulation.cluster.world import World
 from tests.simulation.lives import Life
 
@@ -57,16 +58,18 @@ def simulate(
     forced: Sequence[str] = (),
     without: Sequence[str] = (),
     liveness: bool = False,
+    limits: bool = False,
 ) -> World:
     """One life; an error names the line that replays it. It has what is `forced` in any case, and
     in none what it is to be `without`. `liveness`: it ends with a healthy majority, and not with a
-    healthy cluster."""
+    healthy cluster; `limits`: the others are at a limit of their machines for ever."""
     faults = faults or draw_faults(Random(seed))
     faults = replace(faults, **dict.fromkeys(forced, 1.0), **dict.fromkeys(without, 0.0))
     asked = [*(f"--{each}" for each in forced), *(f"--no-{each}" for each in without)]
     asked += ["--liveness"] if liveness else []
+    asked += ["--limits"] if limits else []
     replay = " ".join([f"cluster.run {seed}", *asked])
-    kind = LiveWorld if liveness else World
+    kind = LimitedWorld if limits else LiveWorld if liveness else World
     world = kind(seed, brokers=brokers or brokers_of(seed), faults=faults)
     world.scheduler.trace_to = print if show else None
     with _silenced(), lives.naming_replay(replay, world.scheduler):
@@ -96,9 +99,11 @@ def live(
     forced: Sequence[str] = (),
     without: Sequence[str] = (),
     liveness: bool = False,
+    limits: bool = False,
 ) -> Life:
     """`simulate`, and what was met."""
-    world = simulate(seed, show=show, forced=forced, without=without, liveness=liveness)
+    ending = {"liveness": liveness, "limits": limits}
+    world = simulate(seed, show=show, forced=forced, without=without, **ending)
     met = world.met
     met["partition excused"] += sum(1 for each in world.view.partitions.values() if each.excused)
     met["partition"] += len(world.view.partitions)
@@ -116,10 +121,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--liveness", action="store_true", help="end with a healthy majority, the rest stays broken"
     )
+    parser.add_argument(
+        "--limits", action="store_true", help="end with a majority; the rest cannot write for ever"
+    )
     asked = parser.parse_args(arguments)
     forced = tuple(each for each in FORCED if getattr(asked, each))
     without = tuple(each for each in FORCED if getattr(asked, f"no_{each}"))
-    one = partial(live, forced=forced, without=without, liveness=asked.liveness)
+    ending = {"liveness": asked.liveness, "limits": asked.limits}
+    one = partial(live, forced=forced, without=without, **ending)
     return lives.run(asked, one, WORDS, SWITCHES)
 
 

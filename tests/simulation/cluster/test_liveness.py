@@ -1,6 +1,6 @@
 """A majority of the brokers serves while all others stay broken for ever (liveness.py).
 
-More of them: `python -m tests.simulation.cluster.run 0 --seeds 500 --liveness`.
+More of them: `python -m tests.simulation.cluster.run 0 --seeds 500 --liveness`, and `--limits`.
 """
 
 from functools import partial
@@ -9,9 +9,10 @@ import pytest
 
 from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.controller.controller import Controller
+from josefine_broker.engine.limits.lasting_limit import LastingLimit
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.log_sync import LogSync
-from tests.simulation.cluster.liveness import LASTING
+from tests.simulation.cluster.liveness import LASTING, LIMITS
 from tests.simulation.cluster.run import WORDS, live, simulate
 from tests.simulation.lives import live_share
 from tests.simulation.mutating import Mutant, mutated
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.timeout(300)
 
 SEEDS = (1, 4, 5, 7, 8, 9, 10, 25)
 """Among them each lasting fault, and clusters of three and of five."""
+LIMITED_SEEDS = (1, 2, 3, 4, 5)
 
 
 MUTANTS = [
@@ -67,6 +69,28 @@ def test_damage_of_a_core_is_noticed_where_no_repair_is_made() -> None:
 
     with mutated(mutant), pytest.raises(AssertionError, match=r"the core .* does not heal"):
         simulate(mutant.seed, liveness=True)
+
+
+def test_a_majority_serves_while_the_others_are_at_a_limit_of_their_machines_for_ever() -> None:
+    """They can do all but write: their leaderships move, in the metadata, too."""
+    share = live_share(partial(live, limits=True), LIMITED_SEEDS, WORDS)
+
+    assert share.total.broken == []
+    assert share.total.met["limit that lasts"]
+    assert [what for what in LIMITS if not share.total.met[what]] == []
+
+
+def test_a_leader_that_keeps_its_partitions_at_a_limit_is_noticed() -> None:
+    mutant = Mutant(
+        breaks="a limit that lasts is a reason to hand over",
+        function=LastingLimit.refused,
+        old="found.times >= REFUSALS_MIN",
+        new="False",
+        seed=LIMITED_SEEDS[0],
+    )
+
+    with mutated(mutant), pytest.raises(AssertionError, match=r"the core .* does not serve"):
+        simulate(mutant.seed, limits=True)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)

@@ -18,6 +18,7 @@ from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.log.segment import Segment
 from josefine_broker.host.log.segment_rebuild import SegmentRebuild
 from josefine_broker.host.replica_manager import Hosting
+from tests.simulation.cluster.campaign import simulate_kind
 from tests.simulation.cluster.faults import CALM, draw_faults
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.view import PartitionFacts
@@ -244,7 +245,7 @@ TRANSACTIONS = 1_000
 """Added to the number of a life that has transactions, where chance gives them."""
 FOUND = (
     *(12, 19, 98, 110, 113, 225, 240),
-    *(TRANSACTIONS + each for each in (3, 10, 38, 126, 214, 261, 283)),
+    *(TRANSACTIONS + each for each in (3, 10, 38, 126, 214, 261, 283, 344)),
 )
 
 
@@ -260,6 +261,12 @@ def decay_between_kills(number: int) -> World:
 def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> None:
     """Seeds that found something (docs/decisions/0019-repair-of-damaged-logs.md)."""
     assert decay_between_kills(number).met["log rotten"]
+
+
+@pytest.mark.parametrize("seed", [43716])
+def test_history_of_a_campaign_that_found_something(seed: int) -> None:
+    """A base offset that had flipped upwards hid committed batches from a repair (43716)."""
+    assert simulate_kind(seed).met["log rotten"]
 
 
 @pytest.mark.parametrize("seed", [40203])

@@ -358,6 +358,36 @@ def test_batch_whose_base_offset_was_lost_with_a_sector_does_not_take_another_pl
     assert read_all(log) == read_all(peer)
 
 
+@pytest.mark.parametrize(("offset", "bit"), [(0, 16), (6, 1), (6, 16), (20, 8)])
+@pytest.mark.parametrize("has_others", [True, False], ids=["another replica", "nobody has another"])
+def test_batch_whose_base_offset_has_flipped_upwards_does_not_hide_those_after_it(
+    offset: int, bit: int, has_others: bool
+) -> None:
+    """Where compaction may have left holes it looks as if it came after one, in the place of
+    committed batches: those from 6 to 21 after a flip from 6 to 22 (seed 43716)."""
+    disks = MemoryFiles(), MemoryFiles()
+    log, peer = (open_log(files, COMPACTED) for files in disks)
+    for number in range(BATCHES):
+        for each in (log, peer):
+            append(each, [b"%04d" % number])
+    log.flush()
+    data = first_file(disks[0])
+    position = [pos for pos, _ in iter_batches(bytes(data))][offset]
+    data[position + 7] ^= bit
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+
+    if has_others:
+        rebuild(log, disks[0], [peer], LeaderEpochs())
+        assert read_all(log) == read_all(peer)
+        return
+    made = RepairableLog(disks[0], log).rebuild(0, LeaderEpochs())
+    assert made is not None
+    assert made.copy(lambda: None) == offset
+    assert not made.keep_ours(), "the batches after it are intact"
+    assert made.next_intact() == offset + 1
+    made.close()
+
+
 @pytest.mark.parametrize("epoch", [1, 8192])
 def test_copy_has_no_falling_leader_epochs_where_the_epochs_of_the_log_are_unknown(
     epoch: int,
