@@ -44,6 +44,7 @@ _DELTA, _SETTINGS = "delta.", "spark.databricks.delta."
 _WRITER_FEATURES, _READER_FEATURES, _GENERATED = 7, 3, 4
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+=@-]*", re.ASCII)
 _PLAIN_TYPES = {
+    "array", "map", "struct",
     "binary", "boolean", "byte", "date", "double", "float", "integer", "long", "short", "string",
     "timestamp", "timestamp_ntz",
 }  # fmt: skip
@@ -140,8 +141,10 @@ def _why_column(path: tuple[str, ...], kind: Type, metadata: Mapping[str, Any]) 
         return f"{_told(path)} has {min(metadata.keys() - {'comment'})}"
     if _NOT_IN_NAMES & set(path[-1]):
         return f"{_told(path)} has a name that needs column mapping"
-    is_plain = not isinstance(kind, str) or kind in _PLAIN_TYPES or kind.startswith("decimal(")
-    return "" if is_plain else f"{_told(path)} is of type {kind}"
+    name = kind if isinstance(kind, str) else str(kind["type"])
+    if name in _PLAIN_TYPES or name.startswith("decimal("):
+        return ""
+    return f"{_told(path)} is of type {name}"
 
 
 def _told(path: tuple[str, ...]) -> str:

@@ -78,6 +78,7 @@ class BatchWrite:
         with ThreadPoolExecutor(writers(), "josefine-table") as pool, staging.batch() as folder:
             steps, failed = _all(pool, {name: self._opening(name, due[name]) for name in names})
             files = self._files({n: s for n, s in steps.items() if counts.get(n)}, folder)
+            failpoints.hit("mid_tables", 0)
             commits = {
                 name: self._committing(name, step, folder if name in files else None, counts)
                 for name, step in steps.items()
