@@ -37,7 +37,7 @@ FREE_PROPERTIES = {
 }
 """Delta's properties that ask nothing of the files; names without `delta.` are the user's."""
 FREE_SETTINGS = {"spark.databricks.delta.snapshotPartitions"}
-"""Settings of Delta in Spark that say nothing about the files, the table or the log."""
+"""Settings of Delta in Spark that change nothing of the files, the table or the log."""
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _INDEXED_DEFAULT = 32
 _DELTA, _SETTINGS = "delta.", "spark.databricks.delta."
@@ -53,7 +53,7 @@ _NOT_IN_NAMES = set(" ,;{}()\n\t=")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRules:
-    """What a table's log says of its writers: protocol and metadata."""
+    """The demands of a table on its writers: protocol and metadata."""
 
     reader: int
     writer: int
