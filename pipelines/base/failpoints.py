@@ -10,7 +10,8 @@ If unset, a place costs one comparison with None.
 | `before_commit` | the batch is decided on, no file is written |
 | `mid_write` | data files lie in the table's folder, no log entry names them (topic: planned) |
 | `mid_commit:N` | after the batch's N-th commit (1: the dead letters, 2: the sink's own) |
-| `mid_tables:N` | N tables of a `path` such as `lake/{topic}` have the batch, the others not |
+| `mid_tables:N` | N tables of a `path` such as `lake/{topic}` have the batch, the others not; 0: |
+| | files are written, no table has them |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
 | `after_upkeep` | an `optimize` or `vacuum` is done, Spark's `commits/N` is not written |
 | `mid_loss:1` | the lost range is recorded, no chain has skipped it |

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.base import failpoints
 from pipelines.base.quoting import quoted
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import OtherChain, name_of
-from pipelines.model.retry_policy import Retry
+from pipelines.model.retry_policy import Retry, retry_of
 from pipelines.sinks.commits import (
     NO_BATCH,
     Attempts,
@@ -31,7 +31,7 @@ from pipelines.sinks.commits import (
     lost_race,
     said_of,
 )
-from pipelines.sinks.delta_log import DeltaLogReader, LogEntry, known_txn_versions
+from pipelines.sinks.delta_log import DeltaLogReader, Files, LogEntry, known_txn_versions
 from pipelines.spark.files import HadoopFiles
 from pipelines.transforms.aggregate import Merge
 
@@ -47,6 +47,12 @@ _INTERPRETED = {
 }
 
 
+class TextFiles(Files, Protocol):
+    """The files of the log and of the chain's hint."""
+
+    def write_text(self, path: str, text: str) -> None: ...
+
+
 class DeltaChain:
     """One sink's chain in one table. Mutable: the tip and the last version seen."""
 
@@ -57,13 +63,15 @@ class DeltaChain:
         link: Link,
         on_retry: Callable[[int, Retry], None] = lambda batch_id, retry: None,
         pause: Callable[[float], None] = time.sleep,
+        files: TextFiles | None = None,
     ) -> None:
+        """`files`: those of the table's folder; None: by Hadoop."""
         self.path = path
         self.link = link
         self.tip: Tip | None = None
         self.query_id = ""
         self._app_id = link.app_id
-        self._files = HadoopFiles(spark)
+        self._files: TextFiles = files or HadoopFiles(spark)
         self._spark = spark
         self._attempts = Attempts(on_retry, pause)
         self._log = DeltaLogReader(self._files, path, self._app_id)
@@ -94,6 +102,11 @@ class DeltaChain:
             return found
         names = (name_of(app_id) for app_id in self._known() if app_id not in seen)
         return found + [OtherChain(name=name, reached=None) for name in names if name]
+
+    @property
+    def version(self) -> int:
+        """The newest version that was looked at; -1 before the first one."""
+        return self._version
 
     def queries(self) -> set[str]:
         """Spark's ids of the queries that made this chain's commits."""
@@ -136,6 +149,26 @@ class DeltaChain:
             writer.option("txnVersion", str(commit.txn_version)).save(self.path)
 
         return self._committed(frame.sparkSession, write, commit, batch_id, metadata)
+
+    def add(
+        self,
+        add: Callable[[int, str], None],
+        commit: Commit,
+        batch_id: int,
+        more: Mapping[str, Any] | None = None,
+    ) -> LogEntry:
+        """Commit files that exist, without Spark. `add`: makes the commit onto a version, with the
+        metadata. `more`: added to the metadata."""
+        metadata = self._metadata(commit, batch_id, more)
+
+        def write() -> None:
+            add(self._version, metadata)
+
+        return self._committed(None, write, commit, batch_id, metadata)
+
+    def repeat(self, batch_id: int, do: Callable[[], object]) -> None:
+        """A step before the commit that is safe to repeat, as often as an attempt of a commit."""
+        self._attempts.repeat(batch_id, do, retry_of)
 
     def half_write(self, frame: DataFrame) -> None:
         """For failpoints: write data files without the log entry that names them."""
@@ -193,16 +226,18 @@ class DeltaChain:
 
     def _committed(
         self,
-        session: SparkSession,
+        session: SparkSession | None,
         write: Callable[[], None],
         commit: Commit,
         batch_id: int,
         metadata: str,
     ) -> LogEntry:
-        """Run a write until the log shows it; raise StoppedError if another run has committed."""
+        """Run a write until the log shows it; raise StoppedError if another run has committed.
+        `session`: that of a write by Spark."""
         if self._own_after() is not None:
             raise lost_race()
-        if batch_id != NO_BATCH:  # without a batch the session may be shared with others
+        # Without a batch the session may be shared with others.
+        if session is not None and batch_id != NO_BATCH:
             compute_state(session, self.path, self._version)
 
         def look(failure: Exception | None) -> LogEntry | None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pipelines.model.pipeline import Sink
 from pipelines.model.table_family import FAMILY
 from pipelines.sinks.delta import DeltaTarget
+from pipelines.sinks.family.target import ManyTables
 from pipelines.sinks.iceberg.target import IcebergTarget
-from pipelines.sinks.table_family import ManyTables
 from pipelines.sinks.target import SinkTarget
 from pipelines.sinks.topic import TopicTarget
 

@@ -51,7 +51,7 @@ BATCH = (
 UPKEEP = ("after_upkeep",)
 START = ("after_set_aside", "mid_loss:1", "mid_loss:2", "mid_loss:3")
 REPLAY = ("mid_replay:0", "mid_replay:1")
-TABLES = ("mid_tables:1",)
+TABLES = ("mid_tables:0", "mid_tables:1")
 POSITION = ("mid_start:1", "mid_start:2")
 PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *POSITION, *REPLAY)
 """As JOSEFINE_FAIL says them. `mid_replay:1`: the first sink has its rows; more sinks are more of

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from josefine_broker.client.io_blocking import NewTopic
 from pipelines.base.errors import RunError
@@ -44,6 +47,13 @@ def registry(lab: Lab) -> Tip:
     tip = lab._tip("_josefine_tables", "out")
     assert isinstance(tip, Tip)
     return tip
+
+
+def writer(lab: Lab, table: str) -> str:
+    """The program that made the newest commit."""
+    text = max(Path(lab.table(table), "_delta_log").glob("*.json")).read_text()
+    engine: str = json.loads(text.splitlines()[0])["commitInfo"]["engineInfo"]
+    return engine.partition(":")[0].partition("/")[0]
 
 
 class Sent:
@@ -128,7 +138,7 @@ def test_values_of_a_column_make_tables_and_bad_names_dead_letters(lab: Lab) -> 
     records = [f'{{"id": {n}, "k": "{k}"}}'.encode() for n, k in enumerate(values)]
     lab.produce_raw(0, *records[:5])
     lab.produce_raw(1, *records[5:], b'{"id": 8}')
-    lab.die("mid_tables:1", rows=20)
+    lab.die("mid_tables:0", rows=20)
     lab.lose_checkpoint()
 
     lab.run()
@@ -169,6 +179,36 @@ def test_more_tables_than_the_maximum_stop_the_run_before_a_row_is_written(lab: 
 
     assert lab._tip("_josefine_tables", "out") is None
     assert {p.name for p in Path(lab.table("")).iterdir()} == {"_josefine_tables", "_dead"}
+
+
+@pytest.mark.slow
+def test_a_table_with_rules_is_written_by_spark_and_the_others_by_one_job(lab: Lab) -> None:
+    plain, checked, parted, fed = by_topic(lab, 4)
+    sent, columns = Sent(lab), {"id": "int32", "k": "string", "v": "int32", "_topic": "string"}
+    schema = pa.schema({**columns, "_partition": "int32", "_offset": "int64"})
+    for topic, parts, setting in (
+        (checked, [], {}),
+        (parted, ["_partition"], {}),
+        (fed, [], {"delta.enableChangeDataFeed": "true"}),
+    ):
+        DeltaTable.create(lab.table(topic), schema, partition_by=parts, configuration=setting)
+    DeltaTable(lab.table(checked)).alter.add_constraint({"small": "_offset < 3"})
+    for topic in (plain, parted, fed):
+        sent.to(topic, 8)
+    sent.to(checked, 16)
+
+    with pytest.raises(RunError, match=rf"1 table of .*\n  `{checked}`: .*small"):
+        lab.run()
+
+    assert ids(lab, checked) == []
+    del sent.ids[checked]
+    sent.check()
+    assert {topic: writer(lab, topic) for topic in sent.ids} == {
+        plain: "delta-rs", parted: "Apache-Spark", fed: "delta-rs"
+    }  # fmt: skip
+    assert lab.spark is not None
+    by_spark = lab.spark.read.format("delta").load(lab.table(plain))
+    assert by_spark.where(f"id = {sent.ids[plain][-1]}").count() == 1
 
 
 @pytest.mark.slow

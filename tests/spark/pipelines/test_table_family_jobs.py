@@ -1,4 +1,4 @@
-"""How many Spark jobs a batch of a table family runs: a few for each table, whatever its input."""
+"""How many Spark jobs a batch of a table family runs: a few, however many tables it has."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.spark.pipelines.test_table_family import Sent, by_topic
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.slow]
 
 TABLES = 3
-OF_A_TABLE, OF_THE_BATCH = 4, 8
-"""Of a table: the write, and three for the state of the table, which Delta computes before it. Of
-the batch: the cache, the rows of each table, and the commit of the registry."""
+JOBS_MAX = 5
+"""The cache, the rows of each table, and the files of all of them. A commit of a table by Spark
+would be four more."""
 
 
 def jobs(spark: Any) -> int:
@@ -24,7 +24,7 @@ def jobs(spark: Any) -> int:
     return int(context.statusStore().jobsList(None).size())
 
 
-def test_a_batch_runs_at_most_four_jobs_for_each_table_and_computes_its_input_once(
+def test_a_batch_runs_as_many_jobs_for_many_tables_as_for_one(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, process = Sent(lab), SinkHandle.process
@@ -41,6 +41,6 @@ def test_a_batch_runs_at_most_four_jobs_for_each_table_and_computes_its_input_on
     lab.run(rows=30)
 
     sent.check()
-    # The first batch also creates the tables.
+    # Also the first one, which creates the tables.
     assert len(counts) == 2, counts
-    assert counts[1] <= OF_A_TABLE * TABLES + OF_THE_BATCH, counts
+    assert max(counts) <= JOBS_MAX, counts

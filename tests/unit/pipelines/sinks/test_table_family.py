@@ -9,8 +9,9 @@ import pytest
 from pipelines.base.errors import ConfigError
 from pipelines.model.pipeline import Sink
 from pipelines.model.table_family import FAMILY, family_of
-from pipelines.sinks.family_registry import COLUMNS
-from pipelines.sinks.table_family import WRITERS_MAX, ManyTables, writers
+from pipelines.sinks.family.batch import WRITERS_MAX, writers
+from pipelines.sinks.family.registry import COLUMNS
+from pipelines.sinks.family.target import ManyTables
 from pipelines.sinks.target import TableAt
 from pipelines.sinks.targets import target_of
 from tests.unit.pipelines.config.sections import read

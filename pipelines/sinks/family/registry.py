@@ -8,6 +8,7 @@ deleted table from one that never was.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,18 @@ from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
 from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.model.table_family import TableFamily, name_of
 from pipelines.sinks.delta_commits import DeltaChain
+from pipelines.sinks.delta_log import LogEntry
 from pipelines.sinks.delta_tables import ensure_table
+from pipelines.sinks.direct_table import (
+    CameBetweenError,
+    DirectTable,
+    LocalFiles,
+    NotDirectError,
+)
 from pipelines.sinks.target import TargetRun
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 COLUMNS = "table STRING"
 """A Delta table has a column; this one has no rows."""
@@ -30,9 +38,18 @@ COLUMNS = "table STRING"
 class FamilyChain(DeltaChain):
     """The sink's chain. Mutable, beyond its base: what the registry knows of the tables."""
 
-    def __init__(self, spark: SparkSession, of: TableFamily, run: TargetRun) -> None:
-        super().__init__(spark, of.registry, run.link, run.on_retry)
+    def __init__(
+        self,
+        spark: SparkSession,
+        of: TableFamily,
+        run: TargetRun,
+        direct: DirectTable | None = None,
+    ) -> None:
+        """`direct`: the registry gets its commits without Spark."""
+        files = LocalFiles() if direct is not None else None
+        super().__init__(spark, of.registry, run.link, run.on_retry, files=files)
         self._of, self._run = of, run
+        self._direct = direct
         self.family = Family()
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
@@ -65,18 +82,42 @@ class FamilyChain(DeltaChain):
                 chain.take_over(other)
         super().take_over(other)
 
-    def nothing(self, session: SparkSession) -> DataFrame:
-        """The rows of a commit of offsets alone."""
-        return session.createDataFrame([], COLUMNS)
+    def record(
+        self, session: SparkSession, commit: Commit, batch_id: int, more: Mapping[str, Any]
+    ) -> LogEntry:
+        """Commit the offsets and the list of the tables. Raises StoppedError."""
+        direct, number = self._direct, commit.txn_version
+        if direct is not None:
+            try:
+                return self.add(
+                    lambda version, said: direct.add([], version, self.link, number, said),
+                    commit,
+                    batch_id,
+                    more,
+                )
+            except NotDirectError:
+                self._direct = None  # others have given the registry rules of its own
+        nothing = session.createDataFrame([], COLUMNS)
+        return self.append(nothing, commit, batch_id, more)
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         return super()._metadata(commit, batch_id, {**(more or {}), **self.family.said()})
 
 
-def open_registry(of: TableFamily, run: TargetRun) -> FamilyChain:
-    """The registry's chain; creates the registry if it is missing."""
+def open_registry(of: TableFamily, run: TargetRun, *, is_direct: bool) -> FamilyChain:
+    """The registry's chain; creates the registry if it is missing. `is_direct`: whether tables of
+    plain rules get their commits without Spark."""
     from pyspark.sql.types import StructType
 
-    spark = run.session()
-    ensure_table(spark, of.registry, None, StructType.fromDDL(COLUMNS))
+    spark, columns = run.session(), StructType.fromDDL(COLUMNS)
+    if is_direct:
+        schema: Any = columns.jsonValue()
+        direct = DirectTable(of.registry, schema["fields"], {})
+        chain = FamilyChain(spark, of, run, direct)
+        with suppress(NotDirectError, CameBetweenError):
+            chain.load()
+            if direct.check(chain.version) is None:
+                direct.create()
+            return chain
+    ensure_table(spark, of.registry, None, columns)
     return FamilyChain(spark, of, run)

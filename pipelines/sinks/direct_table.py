@@ -1,0 +1,249 @@
+"""A local Delta table that gets files by commits of delta-rs, without a Spark job.
+
+Delta for Spark computes the whole state of a table for each commit with a transaction; delta-rs
+keeps the table open and reads only the commits that came since. The chain of the commits is that of
+`DeltaChain`, which looks at the log before and after each of them; a commit is made only onto the
+version at which it looked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.exactly_once.offset_chain import Stop, Verdict
+from pipelines.model.direct_append import TableRules, why_not_appended, why_not_created
+from pipelines.model.table_columns import Fields
+from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.parquet_statistics import statistics
+from pipelines.storage.files import FolderFiles
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+CAME_BETWEEN = "DELTA_CONCURRENT_WRITE: another commit came between"
+"""In the words by which `retry_policy` knows that the commit may be repeated."""
+OWN_FOLDER = "_josefine"
+"""In a table's folder; Delta's readers and VACUUM ignore it."""
+
+
+class NotDirectError(Exception):
+    """The table has to be written by Spark; the message has the reason."""
+
+
+class FailedError(Exception):
+    """delta-rs did not report that a commit was made; the message has the reason."""
+
+
+class CameBetweenError(Exception):
+    """Another commit came between; the attempt may be repeated."""
+
+
+class LocalFiles(FolderFiles):
+    """Files of this machine that Hadoop's file system may have written before."""
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write or replace a file, and remove Hadoop's checksum of the old one."""
+        at = Path(path)
+        at.parent.mkdir(exist_ok=True)
+        at.with_name(f".{at.name}.crc").unlink(missing_ok=True)
+        super().write_text(path, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewFile:
+    """A Parquet file that no commit names yet."""
+
+    path: Path
+    at_ms: int
+
+
+class DirectTable:
+    """One table. Mutable: the open table, and the version whose rules were checked."""
+
+    def __init__(self, path: str, rows: Fields, settings: Mapping[str, str]) -> None:
+        """`rows`: the columns of all files; `settings`: the properties of a new table."""
+        self.path = path
+        self._rows, self._settings = rows, settings
+        self._table: DeltaTable | None = None
+        self._checked: tuple[Any, ...] | None = None
+        self._rules: TableRules | None = None
+        self._seen: tuple[int, Any] | None = None
+
+    def check(self, version: int) -> TableRules | None:
+        """Raise NotDirectError if the table at `version` has to be written by Spark; -1: there is
+        none yet. Its rules; None for a table that is not there."""
+        if version < 0:
+            why = why_not_created(self._rows)
+            if not why and not _is_free(Path(self.path)):
+                why = "its folder has other files"
+            if why:
+                raise NotDirectError(why)
+            return None
+        table = self._at(version)
+        found = _told(table)
+        if found != self._checked:
+            rules = _rules(table)
+            why = why_not_appended(rules, self._rows)
+            if why:
+                raise NotDirectError(why)
+            self._checked, self._rules = found, rules
+        self._seen = version, self._entry(version)
+        return self._rules
+
+    def create(self) -> None:
+        """Create the table without rows, if nobody has meanwhile."""
+        from deltalake import DeltaTable, Schema
+
+        schema = Schema.from_json(json.dumps({"type": "struct", "fields": [*self._rows]}))
+        DeltaTable.create(self.path, schema, mode="ignore", configuration=dict(self._settings))
+
+    def take(self, files: Sequence[NewFile]) -> list[Any]:
+        """Move files into the table's folder; delta-rs's actions that add them."""
+        import pyarrow.parquet as pq
+        from deltalake.transaction import AddAction
+
+        folder = Path(self.path)
+        # The mark of a folder whose table is not committed yet: see `_is_free`.
+        (folder / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
+        columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
+        actions = []
+        for each in files:
+            to = folder / each.path.name
+            _move(each.path, to)
+            actions.append(
+                AddAction(
+                    path=to.name,
+                    size=to.stat().st_size,
+                    partition_values={},
+                    modification_time=each.at_ms,
+                    data_change=True,
+                    stats=statistics(pq.read_metadata(to), columns_max),
+                )
+            )
+        return actions
+
+    def add(
+        self, actions: Sequence[Any], version: int, link: Link, number: int, metadata: str
+    ) -> None:
+        """Commit onto `version`, as transaction `number` of `link`; -1 creates the table.
+        Raises CameBetweenError, NotDirectError, StoppedError; FailedError or OSError if only the
+        log knows whether it was made."""
+        from deltalake import CommitProperties, Schema, Transaction
+        from deltalake.exceptions import CommitFailedError, DeltaError
+        from deltalake.transaction import create_table_with_add_actions
+
+        self._stop_at_another(version)
+        self.check(version)
+        rows = sum(json.loads(each.stats)["numRecords"] for each in actions)
+        metrics = {
+            "numFiles": str(len(actions)),
+            "numOutputRows": str(rows),
+            "numOutputBytes": str(sum(each.size for each in actions)),
+        }
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": metadata, "operationMetrics": metrics},
+            app_transactions=[Transaction(link.app_id, number)],
+        )
+        schema = Schema.from_json(json.dumps({"type": "struct", "fields": [*self._rows]}))
+        try:
+            if version < 0:
+                create_table_with_add_actions(
+                    self.path,
+                    schema,
+                    list(actions),
+                    configuration=dict(self._settings),
+                    commit_properties=properties,
+                )
+            else:
+                self._at(version).create_write_transaction(
+                    list(actions), "append", schema, commit_properties=properties
+                )
+        except CommitFailedError as error:
+            raise CameBetweenError(CAME_BETWEEN) from error
+        except DeltaError as error:
+            if version < 0 and self._entry(0) is not None:
+                raise CameBetweenError(CAME_BETWEEN) from error
+            raise FailedError(str(error)) from error
+
+    def _stop_at_another(self, version: int) -> None:
+        """Raise StoppedError if the table was deleted, or made again, since the last check."""
+        if self._seen is None:
+            return
+        at, seen = self._seen
+        now = self._entry(at)
+        # A cleanup of the log deletes old entries, but never the newest one.
+        if now != seen and (now is not None or at >= version):
+            detail = "it was deleted or created again while it was written"
+            raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
+
+    def _at(self, version: int) -> DeltaTable:
+        """The table at this version. Raises CameBetweenError if there is a newer one."""
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+
+        try:
+            if self._table is None:
+                self._table = DeltaTable(self.path)
+            if self._table.version() < version:
+                self._table.update_incremental()
+        except DeltaError as error:
+            # Also for a protocol that delta-rs does not know.
+            raise NotDirectError(str(error)) from error
+        if self._table.version() != version:
+            self._table = None
+            raise CameBetweenError(CAME_BETWEEN)
+        return self._table
+
+    def _entry(self, version: int) -> tuple[int, ...] | None:
+        """The identity of a commit's file, which another one of its name does not have; None: there is
+        no such file."""
+        with suppress(FileNotFoundError):
+            found = os.stat(f"{self.path}/_delta_log/{version:020d}.json")
+            return found.st_ino, found.st_mtime_ns, found.st_size
+        return None
+
+
+def _told(table: DeltaTable) -> tuple[Any, ...]:
+    protocol, metadata = table.protocol(), table.metadata()
+    return (
+        protocol.min_reader_version,
+        protocol.min_writer_version,
+        tuple(sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())})),
+        tuple(sorted(metadata.configuration.items())),
+        tuple(metadata.partition_columns),
+        table.schema().to_json(),
+    )
+
+
+def _rules(table: DeltaTable) -> TableRules:
+    reader, writer, features, properties, partitions, schema = _told(table)
+    return TableRules(
+        reader=reader,
+        writer=writer,
+        features=frozenset(features),
+        properties=dict(properties),
+        partitions=partitions,
+        columns=json.loads(schema)["fields"],
+    )
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a new table may be in this folder: there is nothing, or files of a first commit that
+    a crash prevented. Others' files would be deleted by a VACUUM."""
+    if not folder.exists():
+        return True
+    visible = any(not each.name.startswith(("_", ".")) for each in folder.iterdir())
+    return not visible or (folder / OWN_FOLDER).is_dir()
+
+
+def _move(path: Path, to: Path) -> None:
+    import shutil
+
+    # By a copy if the folder is in another file system: no commit names the file yet.
+    shutil.move(path, to)
