@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 FACTS = {
     "columns", "dead_letters", "fields", "held", "held_from", "judged_by", "keys", "letters",
-    "mode", "removed", "state", "tables",
+    "mode", "removed", "replaced", "state", "tables",
 }  # fmt: skip
 """The keys that `Link.facts` may have."""
 NO_BATCH = -1
