@@ -27,10 +27,14 @@ class Verdict(Enum):
     """What a change means for a sink's table; the value is the sentence a user reads."""
 
     SAME = "the same rows"
-    COMPATIBLE = "compatible: the rows that are there stay right, later ones get more"
+    COMPATIBLE = "compatible: the rows that are there stay right"
+    OPEN = "open: only the rows show whether it changes them"
     BREAKING = "breaking: the rows that are there are not those that the new file writes"
     NEW = "a new sink: its table is filled from the start of its source"
     GONE = "the new file lacks this sink: its table stays as it is"
+
+
+_BY_WEIGHT = (Verdict.COMPATIBLE, Verdict.OPEN, Verdict.BREAKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +43,12 @@ class Reason:
 
     part: str
     what: str
-    is_breaking: bool = True
+    verdict: Verdict = Verdict.BREAKING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkChange:
-    """A sink's verdict."""
+    """A sink's verdict: the gravest of its reasons."""
 
     sink: str
     verdict: Verdict
@@ -54,11 +58,11 @@ class SinkChange:
         """For a terminal."""
         yield f"{self.sink}: {self.verdict.value}"
         for each in self.reasons:
-            yield f"    {each.part}: {each.what}{'' if each.is_breaking else ' (compatible)'}"
+            yield f"    {each.part}: {each.what} ({each.verdict.name.lower()})"
 
     def to_json(self) -> dict[str, Any]:
         reasons = [
-            {"part": each.part, "what": each.what, "breaking": each.is_breaking}
+            {"part": each.part, "what": each.what, "verdict": each.verdict.name.lower()}
             for each in self.reasons
         ]
         verdict = self.verdict.name.lower()
@@ -86,10 +90,8 @@ def compare(
 
 
 def _verdict(reasons: tuple[Reason, ...]) -> Verdict:
-    if not reasons:
-        return Verdict.SAME
-    breaks = any(each.is_breaking for each in reasons)
-    return Verdict.BREAKING if breaks else Verdict.COMPATIBLE
+    found = [each.verdict for each in reasons]
+    return max(found, key=_BY_WEIGHT.index, default=Verdict.SAME)
 
 
 def _columns(old: Columns, new: Columns) -> Iterator[Reason]:
@@ -100,13 +102,14 @@ def _columns(old: Columns, new: Columns) -> Iterator[Reason]:
         yield Reason(part="columns", what=f"{', '.join(gone)} removed")
     if more := [name for name in new if name.lower() not in before]:
         what = f"{', '.join(more)} added: null in the rows that are there"
-        yield Reason(part="columns", what=what, is_breaking=False)
+        yield Reason(part="columns", what=what, verdict=Verdict.COMPATIBLE)
     for name, kind in new.items():
         was = before.get(name.lower(), kind)
         if was != kind:
             is_wider = kind in _WIDER.get(was, ())
             what = f"{name} was {was}, is {kind}"
-            yield Reason(part="types", what=what, is_breaking=not is_wider)
+            verdict = Verdict.COMPATIBLE if is_wider else Verdict.BREAKING
+            yield Reason(part="types", what=what, verdict=verdict)
 
 
 def _meant(old: PipelinePlan, new: PipelinePlan, name: str) -> Iterator[Reason]:
@@ -123,30 +126,32 @@ def _meant(old: PipelinePlan, new: PipelinePlan, name: str) -> Iterator[Reason]:
         word = "sources" if part == "sources" else "meaning"
         yield from _named(word, one, was[part], now[part])
     if was["lookups"] != now["lookups"]:
-        yield Reason(part="meaning", what="a lookup table differs")
+        yield Reason(part="meaning", what="a lookup table differs", verdict=Verdict.OPEN)
     if was["dead_letters"] != now["dead_letters"]:
         yield Reason(part="target", what="the dead-letter table is another one")
     starts = {each.name: start_text(each) for each in old.sinks[name].sources}
     for each in new.sinks[name].sources:
         if each.name in starts and starts[each.name] != start_text(each):
             what = f"`start` of source `{each.name}` differs; the deploy starts where the table did"
-            yield Reason(part="start", what=what, is_breaking=False)
+            yield Reason(part="start", what=what, verdict=Verdict.COMPATIBLE)
 
 
 def _named(part: str, one: str, was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Reason]:
     # Without names: a renamed transform changes no row, if nothing else differs.
     if list(was.values()) == list(now.values()):
         return
+    verdict = Verdict.BREAKING if part == "sources" else Verdict.OPEN
     for name in dict.fromkeys([*was, *now]):
         if name not in was:
-            yield Reason(part=part, what=f"{one} `{name}` is new")
+            what = f"{one} `{name}` is new"
         elif name not in now:
-            yield Reason(part=part, what=f"{one} `{name}` is gone")
-        elif was[name] != now[name]:
-            inside = now[name] if isinstance(now[name], dict) else {}
-            keys = ", ".join(k for k in inside if inside[k] != was[name].get(k))
-            keys = keys.replace("said", "sql")
-            yield Reason(part=part, what=f"{one} `{name}` differs in {keys or 'its text'}")
+            what = f"{one} `{name}` is gone"
+        elif was[name] == now[name]:
+            continue
+        else:
+            keys = ", ".join(key for key in now[name] if now[name][key] != was[name].get(key))
+            what = f"{one} `{name}` differs in {keys.replace('said', 'sql')}"
+        yield Reason(part=part, what=what, verdict=verdict)
 
 
 def _short(value: Any) -> str:

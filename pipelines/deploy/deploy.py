@@ -124,7 +124,7 @@ class Deploy:
                 )
         seen = self._look()
         lost = {
-            name: missing_rows(span, seen.topics[name].bounds())
+            name: missing_rows(self._unread(name, span), seen.topics[name].bounds())
             for name, span in seen.spans.items()
         }
         lines = [f"  source `{name}`: {line}" for name, some in lost.items() for line in some]
@@ -138,6 +138,17 @@ class Deploy:
         if lines:
             self._once("warning: without the records that the topics lost:\n" + "\n".join(lines))
         return seen
+
+    def _unread(self, source: str, span: Span) -> Span:
+        """The part of a span that a shadow table still lacks."""
+        tips = [
+            _shadow(pair).tip()[0] for pair in self.pairs if pair.sink and source in pair.sources
+        ]
+        read = [tip.reached.ends if tip else {} for tip in tips]
+        begins = {
+            p: max(at, min(each.get(p, at) for each in read)) for p, at in span.begins.items()
+        }
+        return Span(begins=begins, ends=span.ends)
 
     def _look(self) -> _Seen:
         """The live chains' positions, and the span of each source up to them."""
@@ -262,6 +273,7 @@ class Deploy:
                 fence(_live(pair), self._by)
             failpoints.hit("mid_deploy", 2)
             fenced = self.catch_up(spark, reporter)
+            # In order: a table that cannot be swapped now leaves those after it for the next round.
             if all(self._swap(pair, fenced, since[pair.live]) for pair in left):
                 self.clean()
                 return
@@ -271,6 +283,8 @@ class Deploy:
         )
 
     def _swap(self, pair: Pair, seen: _Seen, since: int) -> bool:
+        if self._is_swapped(pair):  # by the same command in another terminal
+            return True
         facts: dict[str, Any] = {}
         if pair.sink is not None and pair.sink.name in self._old_plan.sinks:
             facts[REPLACED] = fingerprint(self._old_plan, pair.sink.name)

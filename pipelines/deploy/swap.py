@@ -125,6 +125,11 @@ def swap(live: TableLog, shadow: TableLog, want: Wanted, by: Committer) -> int |
     chain has moved since its fence. Raises RunError if others changed rows."""
     shadow_tip, shadow_version = shadow.tip()
     then = shadow.state(shadow_version)
+    if not then.metadata or (shadow_tip is None and want.end is None):
+        raise RunError(
+            f"{shadow.path}: the shadow table is gone: another command has finished or aborted "
+            "this deploy; repeat the command to see what is left to do"
+        )
     end = want.end or (shadow_tip.reached if shadow_tip else TopicOffsets())
     facts = {**(facts_of(shadow_tip) if shadow_tip else {}), **want.facts}
     link_files(shadow.path, live.path, then)

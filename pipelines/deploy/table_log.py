@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
 from pipelines.storage.files import FolderFiles
 
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.\d{10})?\.parquet")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 
 
 class UpTo(FolderFiles):
@@ -69,6 +70,9 @@ class TableLog:
     def state(self, version: int | None = None) -> TableState:
         """The table at a version, or the newest one. Raises RunError if the log lacks a part."""
         versions = self.reader(version).versions()
+        if version is not None and versions[-1:] != ([version] if version >= 0 else []):
+            what = f"{self.path}: version {version} cannot be read: its log entry was deleted"
+            raise RunError(what)
         if not versions:
             return TableState()
         last = versions[-1]
@@ -88,9 +92,12 @@ class TableLog:
         return state
 
     def _checkpoints(self, last: int) -> set[int]:
-        """The versions up to `last` that have a checkpoint of the classic kind."""
-        names = (_CHECKPOINT.fullmatch(path.name) for path in self._folder.iterdir())
-        return {int(found[1]) for found in names if found and int(found[1]) <= last}
+        """The versions up to `last` that have a whole checkpoint of the classic kind."""
+        parts: Counter[tuple[int, int]] = Counter()
+        for path in self._folder.iterdir():
+            if found := _CHECKPOINT.fullmatch(path.name):
+                parts[int(found[1]), int(found[2] or 1)] += 1
+        return {at for (at, wanted), count in parts.items() if count == wanted and at <= last}
 
     def _rows(self, version: int) -> Iterator[dict[str, Any]]:
         """The actions of a checkpoint, as a commit file has them."""

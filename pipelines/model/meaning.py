@@ -1,7 +1,7 @@
 """The meaning of a sink's rows: all that decides which rows its table gets. Pure.
 
-Two files with equal meanings write equal rows from equal records. Names of transforms, comments and
-layout of the file, limits, retries and maintenance have no part in it.
+Two files with equal meanings write equal rows from equal records. Comments and layout of the file,
+limits, retries and maintenance have no part in it.
 """
 
 from __future__ import annotations
