@@ -103,6 +103,9 @@ def _deploy(old: Pipeline, new: Pipeline, *, accepts_missing: bool) -> Deploy:
 
 def _back(made: Deploy, new: Pipeline, *, is_rollback: bool, as_json: bool) -> None:
     """Rollback or abort, without Spark."""
+    from pipelines.run.session import arm_failpoints_alone
+
+    arm_failpoints_alone()
     if not is_rollback:
         made.abort()
         result: dict[str, Any] = {"ok": True, "deploy": made.ident, "aborted": True}
