@@ -43,7 +43,7 @@ ABORT = typer.Option(False, "--abort", help="Remove the shadow tables again.")
 ACCEPT = typer.Option(
     False,
     "--accept-missing",
-    help="Go on without records that the topics have lost.",
+    help="Continue without records that the topics have lost.",
 )
 
 

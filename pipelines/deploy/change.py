@@ -113,7 +113,7 @@ def _columns(old: Columns, new: Columns) -> Iterator[Reason]:
 
 
 def _meant(old: PipelinePlan, new: PipelinePlan, name: str) -> Iterator[Reason]:
-    """Differences of what the two files say; one reason for each part that differs."""
+    """Differences of the two meanings; one reason for each part that differs."""
     was, now = meaning_of(old, name), meaning_of(new, name)
     for part, word in (("mode", "mode"), ("keys", "keys"), ("path", "target")):
         before, after = was["sink"].pop(part), now["sink"].pop(part)

@@ -1,9 +1,9 @@
 """A deploy: what differs, shadow tables up to the live offsets, the diff of rows, swap, rollback.
 
-The command has no state of its own. What is done is in the tables: a shadow's chain says how far it
-is, a live table's newest deploy commit says whether it is swapped. So a repetition of the command
-continues where a died one stopped, and two at once are one: the second one's commits find the first
-one's.
+The command has no state of its own. What is done is in the tables: a shadow's chain has its end
+offsets, a live table's newest deploy commit names the deploy that it is of. So a repetition of the
+command continues where a died one stopped, and two at once are one: the second one's commits find
+the first one's.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from pipelines.deploy.swap import (
 )
 from pipelines.deploy.table_actions import why_not
 from pipelines.deploy.table_log import TableLog
-from pipelines.exactly_once.deployed import REPLACED, SWAP
+from pipelines.exactly_once.deployed import SWAP
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.model.meaning import fingerprint
 from pipelines.model.pipeline import Pipeline, Source
@@ -92,6 +92,10 @@ class Deploy:
     look: Callable[[Source], Topics] = look_at_once
     accepts_missing: bool = False
     _told: set[str] = field(default_factory=set)
+    _begun: dict[str, ByPartition] = field(default_factory=dict)
+    """Table → where its chain began: the whole log is read for it, once."""
+    _looked: dict[str, int] = field(default_factory=dict)
+    """Table → the version up to which the changes of others were looked for."""
 
     def __post_init__(self) -> None:
         wrong = [*refusals(self.old, self.new)]
@@ -116,7 +120,8 @@ class Deploy:
                     f"{pair.what}: {pair.live} has rows of {', '.join(others)}, too: a swap would "
                     "remove them"
                 )
-            changes = [*changes_of_others(live, -1)]
+            changes = changes_of_others(live, self._looked.get(pair.live, -1))
+            self._looked[pair.live] = max(live.reader().versions(), default=-1)
             if changes:
                 self._once(
                     f"warning: {pair.live} has changes of rows that no run made, which the new "
@@ -180,15 +185,7 @@ class Deploy:
                     f"{pair.what}: topic {', '.join(gone)} was deleted and created again: the "
                     "records of the live table are gone"
                 )
-            live = _live(pair)
-            if not live.reader().reaches_back():
-                self._once(
-                    f"warning: the log of {pair.live} lacks its first versions: where its rows "
-                    "began is unknown, and assumed at offset 0"
-                )
-                begun[pair.what] = dict.fromkeys(tip.reached.ends, 0)
-            else:
-                begun[pair.what] = begun_of(live.own())
+            begun[pair.what] = self._begun_of(pair, tip)
             if not self._is_swapped(pair):
                 for p, end in tip.reached.ends.items():
                     ends[p] = max(end, ends.get(p, end))
@@ -206,6 +203,20 @@ class Deploy:
                     "before it: deploy the sinks in files of their own"
                 )
         return first, ends
+
+    def _begun_of(self, pair: Pair, tip: Tip) -> ByPartition:
+        """Where a live table's rows began."""
+        if pair.live not in self._begun:
+            live = _live(pair)
+            if live.reader().reaches_back():
+                self._begun[pair.live] = begun_of(live.own())
+            else:
+                self._begun[pair.live] = dict.fromkeys(tip.reached.ends, 0)
+                self._once(
+                    f"warning: the log of {pair.live} lacks its first versions: where its rows "
+                    "began is unknown, and assumed at offset 0"
+                )
+        return self._begun[pair.live]
 
     def _once(self, text: str) -> None:
         if text not in self._told:
@@ -286,12 +297,13 @@ class Deploy:
         if self._is_swapped(pair):  # by the same command in another terminal
             return True
         facts: dict[str, Any] = {}
+        replaced = ""
         if pair.sink is not None and pair.sink.name in self._old_plan.sinks:
-            facts[REPLACED] = fingerprint(self._old_plan, pair.sink.name)
+            replaced = fingerprint(self._old_plan, pair.sink.name)
         if pair.sink is not None and self._plan.sinks[pair.sink.name].lettered:
             facts["dead_letters"] = self.new.dead_letters
         end = self._ends(pair, seen) if pair.sink is None else None
-        want = Wanted(end=end, facts=facts, since=since)
+        want = Wanted(end=end, facts=facts, since=since, replaced=replaced)
         version = swap(_live(pair), _shadow(pair), want, self._by)
         if version is not None:
             self.tell(f"{pair.what}: swapped in version {version} of {pair.live}")
@@ -326,7 +338,7 @@ class Deploy:
     def _refuse_lost(self) -> None:
         """Raise RunError if the topics lack records that the old pipeline would read next."""
         for pair in self.pairs:
-            mark = newest_step(_live(pair))
+            mark = newest_step(_live(pair), reads_back=True)
             if pair.sink is None or mark is None or mark.step != SWAP or mark.before < 0:
                 continue
             tip, _ = _live(pair).tip(mark.before)

@@ -18,8 +18,8 @@ from pipelines.deploy.table_actions import Replacement, TableState, why_not
 from pipelines.deploy.table_log import TableLog, link_files
 from pipelines.exactly_once.deployed import (
     DEPLOY,
+    DEPLOYED,
     FENCE,
-    REPLACED,
     ROLLBACK,
     SWAP,
     Mark,
@@ -56,6 +56,8 @@ class Committer:
         start: TopicOffsets | None = None,
     ) -> Replacement:
         """The commit of the table's chain that ends at `end`."""
+        if mark.step != FENCE:
+            facts = {**facts, DEPLOYED: mark.to_json()}
         link = Link(pipeline=table.name.pipeline, sink=table.name.sink, run=self.run, facts=facts)
         txn_version = table.txn_version() + 1
         commit = Commit(start=(start or end).ends, end=end, txn_version=txn_version)
@@ -69,8 +71,14 @@ class Committer:
         )
 
 
-def newest_step(table: TableLog) -> Mark | None:
-    """The mark of the table's newest swap or rollback."""
+def newest_step(table: TableLog, *, reads_back: bool = False) -> Mark | None:
+    """The mark of the table's newest swap or rollback. Each later commit of a sink repeats it.
+    `reads_back`: whether to read the log back to it where the newest commit does not."""
+    tip, _ = table.tip()
+    mark = mark_of(tip.said, DEPLOYED) if tip else None
+    # Dead letters have few commits, and these do not repeat it.
+    if mark is not None or not (reads_back or table.name.sink.startswith("dead_letter.")):
+        return mark
     marks = (mark_of(entry.metadata) for entry in table.own())
     return next((mark for mark in marks if mark and mark.step in (SWAP, ROLLBACK)), None)
 
@@ -113,11 +121,13 @@ def fence(table: TableLog, by: Committer) -> Tip | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """What a swap puts into a table. `end`: the offsets, if not those of the shadow's chain;
-    `facts`: beyond those of its last commit. `since`: the live version whose rows were compared."""
+    `facts`: beyond those of its last commit. `since`: the live version whose rows were compared;
+    `replaced`: see `Mark`."""
 
     end: TopicOffsets | None
     facts: Mapping[str, Any]
     since: int
+    replaced: str = ""
 
 
 def swap(live: TableLog, shadow: TableLog, want: Wanted, by: Committer) -> int | None:
@@ -147,7 +157,13 @@ def swap(live: TableLog, shadow: TableLog, want: Wanted, by: Committer) -> int |
         now = live.state(newest)
         if wrong := why_not(now) or why_not(then):
             raise RunError(f"{live.path}: {wrong}")
-        step = Mark(ident=by.ident, step=SWAP, before=newest, shadow=shadow_version)
+        step = Mark(
+            ident=by.ident,
+            step=SWAP,
+            before=newest,
+            shadow=shadow_version,
+            replaced=want.replaced,
+        )
         start = tip.reached if tip else None
         made = by.made(live, "DEPLOY SWAP", end, facts, step, start)
         if live.commit(newest + 1, made.lines(now, then)):
@@ -158,7 +174,7 @@ def swap(live: TableLog, shadow: TableLog, want: Wanted, by: Committer) -> int |
 def rollback(table: TableLog, replaced: str, by: Committer) -> int | None:
     """Take the newest swap of this deploy back: the rows and the position of the version before it.
     None: there is nothing to take back. Raises RunError."""
-    mark = newest_step(table)
+    mark = newest_step(table, reads_back=True)
     if mark is None or mark.step == ROLLBACK or mark.before < 0:
         return None
     if mark.ident != by.ident:
@@ -174,10 +190,10 @@ def rollback(table: TableLog, replaced: str, by: Committer) -> int | None:
         )
     tip, _ = table.tip(mark.before)
     end = tip.reached if tip else TopicOffsets()
-    facts = {**(facts_of(tip) if tip else {}), **({REPLACED: replaced} if replaced else {})}
+    facts = facts_of(tip) if tip else {}
     for _ in range(ATTEMPTS):
         now = table.state()
-        step = Mark(ident=by.ident, step=ROLLBACK, before=now.version)
+        step = Mark(ident=by.ident, step=ROLLBACK, before=now.version, replaced=replaced)
         current, _ = table.tip()
         start = current.reached if current else None
         made = by.made(table, "DEPLOY ROLLBACK", end, facts, step, start)

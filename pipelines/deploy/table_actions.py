@@ -147,7 +147,7 @@ def together(one: Action, other: Action) -> Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """What one commit says of itself: chain entry, operation, time, and a mark of its own."""
+    """A commit that replaces all files: its chain entry, operation, time, and a mark of its own."""
 
     name: ChainName
     txn_version: int

@@ -147,7 +147,7 @@ def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
 
 def link_files(shadow: str, live: str, state: TableState) -> None:
     """Give the files of the shadow's state to the live table's folder: links where the file system
-    has them, else copies. No version names them yet; a repetition finds them and goes on."""
+    has them, else copies. No version names them yet; a repetition finds and skips them."""
     for name in files_to_copy(state):
         source, target = Path(shadow) / name, Path(live) / name
         if target.exists() and target.stat().st_size == source.stat().st_size:

@@ -1,4 +1,4 @@
-"""Commits of a deploy in a sink's chain: what they say, and what a start makes of them. Pure.
+"""Commits of a deploy in a sink's chain: their metadata, and its meaning for a start. Pure.
 
 A deploy replaces all rows of a table and the chain's position in one commit. The checkpoint of the
 run before knows nothing of it, so the next start continues from the table. The commit also names
@@ -14,9 +14,10 @@ from typing import Any
 from pipelines.exactly_once.offset_chain import Tip
 
 DEPLOY = "deploy"
-"""The key in a commit's metadata."""
-REPLACED = "replaced"
-"""The fact of each later commit: the fingerprint of the definition that was replaced."""
+"""The key in the metadata of a deploy's commit."""
+DEPLOYED = "deployed"
+"""The fact of each later commit: the newest swap or rollback, so that no log has to be read back to
+it."""
 SWAP, ROLLBACK, FENCE = "swap", "rollback", "fence"
 """The steps. A fence changes no row and no offset: a running query finds that another run has
 committed, and stops."""
@@ -24,23 +25,30 @@ committed, and stops."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What a deploy's commit says of itself. `before`: the version that it replaced; `shadow`: the
-    version of the shadow table that it took."""
+    """The metadata of a deploy's commit. `before`: the version that it replaced; `shadow`: the
+    version of the shadow table that it took; `replaced`: the fingerprint of the definition whose
+    rows it replaced, "" if there was none."""
 
     ident: str
     step: str
     before: int
     shadow: int = -1
+    replaced: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "id": self.ident, "step": self.step, "before": self.before, "shadow": self.shadow
-        }  # fmt: skip
+            "id": self.ident,
+            "step": self.step,
+            "before": self.before,
+            "shadow": self.shadow,
+            "replaced": self.replaced,
+        }
 
 
-def mark_of(said: Mapping[str, Any] | None) -> Mark | None:
-    """The mark of a commit with this metadata; None if it is not a deploy's."""
-    found = (said or {}).get(DEPLOY)
+def mark_of(said: Mapping[str, Any] | None, key: str = DEPLOY) -> Mark | None:
+    """The mark of a commit with this metadata, or with DEPLOYED its newest swap or rollback; None
+    without one."""
+    found = (said or {}).get(key)
     if not isinstance(found, dict):
         return None
     return Mark(
@@ -48,6 +56,7 @@ def mark_of(said: Mapping[str, Any] | None) -> Mark | None:
         step=str(found.get("step")),
         before=int(found.get("before", -1)),
         shadow=int(found.get("shadow", -1)),
+        replaced=str(found.get("replaced", "")),
     )
 
 
@@ -59,10 +68,17 @@ def is_deployed(tip: object) -> bool:
 
 def replaced_by_deploy(said: Mapping[str, Any], own: str, file: str, sink: str) -> str:
     """Why a file may not continue a table; "" if it may. `own`: the fingerprint of its sink."""
-    if said.get(REPLACED) != own:
+    mark = mark_of(said, DEPLOYED)
+    if mark is None or mark.replaced != own:
         return ""
+    there = "OLD.yaml" if mark.step == ROLLBACK else "NEW.yaml"
+    back = (
+        f"deploy it again with `josefine pipeline deploy {file} --against {there}`"
+        if mark.step == ROLLBACK
+        else "take the deploy back with `josefine pipeline deploy "
+        f"{there} --against {file} --rollback`"
+    )
     return (
-        f"sink `{sink}`: a deploy has replaced the rows of this file ({file}) by those of another: "
-        "run that one. To come back, take the deploy back with `josefine pipeline deploy NEW.yaml "
-        f"--against {file} --rollback`"
+        f"sink `{sink}`: a deploy ({mark.ident}, {mark.step}) has replaced the rows of this file "
+        f"({file}) by those of another: run that one, or {back}"
     )

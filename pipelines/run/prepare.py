@@ -18,7 +18,7 @@ from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
-from pipelines.exactly_once.deployed import REPLACED, replaced_by_deploy
+from pipelines.exactly_once.deployed import DEPLOYED, replaced_by_deploy
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
 from pipelines.model.column_types import Type
 from pipelines.model.meaning import fingerprint
@@ -120,8 +120,7 @@ def prepare(
         run.wishes,
     )
 
-    # Handed to `settle`, which alone has the metadata of the sink's last commit before this start
-    # makes another one.
+    # Only `settle` has the metadata of the sink's last commit before this start makes another one.
     def fits(said: Mapping[str, Any]) -> None:
         _refuse_other_state(pipeline, sink, said, seen.state)
         _refuse_replaced(run.plan, of.name, opened.chain, said)
@@ -323,15 +322,15 @@ def _refuse_other_state(
 def _refuse_replaced(
     plan: PipelinePlan, sink: str, chain: SinkChain, said: Mapping[str, Any]
 ) -> None:
-    """Raise RunError if a deploy has replaced this definition. Each commit repeats which one it
-    was: only the newest one is read."""
-    if REPLACED not in said:
+    """Raise RunError if a deploy has replaced this definition. Each commit repeats which deploy was
+    the newest."""
+    if DEPLOYED not in said:
         return
     own = fingerprint(plan, sink)
     wrong = replaced_by_deploy(said, own, plan.pipeline.as_arguments, sink)
     if wrong:
         raise RunError(wrong)
-    facts = {**chain.link.facts, REPLACED: said[REPLACED]}
+    facts = {**chain.link.facts, DEPLOYED: said[DEPLOYED]}
     chain.link = replace(chain.link, facts=facts)
 
 

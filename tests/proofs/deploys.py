@@ -35,7 +35,7 @@ from tests.support.waiting import wait_until
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "events"
 PARTITION = TopicPartition(TOPIC, 0)
-BATCH, BATCHES_MAX = 5, 400
+BATCH, BATCHES_MAX = 5, 1_000
 """Records at once; the reader compares all rows in each poll, so they stay few."""
 
 FILE = """
@@ -106,7 +106,7 @@ class Load:
         with BlockingClient(self.bootstrap) as client:
             for _ in range(BATCHES_MAX):
                 self._produce(client)
-                if self.over.wait(0.5):
+                if self.over.wait(1):
                     break
 
     def _produce(self, client: BlockingClient) -> None:

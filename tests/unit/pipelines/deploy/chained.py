@@ -13,6 +13,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.deploy.swap import Committer
 from pipelines.deploy.table_log import TableLog
+from pipelines.exactly_once.deployed import DEPLOYED
 from pipelines.exactly_once.offset_chain import Commit
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.commits import Link, said_of
@@ -30,16 +31,20 @@ def committer(ident: str = "d1", run: str = "run-of-deploy") -> Committer:
     return Committer(ident=ident, run=run, now_ms=lambda: 1_700_000_000_000)
 
 
-def append(path: Path, offsets: range, kind: str, **more: Any) -> None:
-    """A batch of a sink: a row for each offset, and the chain's next commit."""
+def append(path: Path, offsets: range, kind: str, *, repeats: bool = True) -> None:
+    """A batch of a sink: a row for each offset, and the chain's next commit. `repeats`: as runs do,
+    the fact of a deploy."""
     log = log_at(path)
     tip = log.tip()[0] if path.exists() else None
     number = (log.txn_version() if path.exists() else 0) + 1
     end = TopicOffsets(ends={P: offsets.stop}, topic_ids=IDS)
     commit = Commit(start={P: offsets.start}, end=end, txn_version=number)
-    link = Link(pipeline="orders", sink="lake", run=f"run-{kind}", facts={"mode": "append"})
+    facts: dict[str, Any] = {"mode": "append"}
+    if tip is not None and repeats and DEPLOYED in tip.said:
+        facts[DEPLOYED] = tip.said[DEPLOYED]
+    link = Link(pipeline="orders", sink="lake", run=f"run-{kind}", facts=facts)
     assert tip is None or tip.reached.ends == {P: offsets.start}
-    said = json.dumps(said_of(link, "", commit, number, more))
+    said = json.dumps(said_of(link, "", commit, number, None))
     rows = pa.table({"id": list(offsets), "kind": [kind] * len(offsets)})
     properties = CommitProperties(
         custom_metadata={"userMetadata": said},

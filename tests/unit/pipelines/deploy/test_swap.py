@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
 from pipelines.deploy.swap import Wanted, fence, newest_step, rollback, swap
-from pipelines.exactly_once.deployed import REPLACED, mark_of
+from pipelines.exactly_once.deployed import DEPLOYED, mark_of
 from tests.unit.pipelines.deploy.chained import IDS, P, append, committer, filled, log_at, rows
 
-WANT = Wanted(end=None, facts={REPLACED: "old-print"}, since=0)
+WANT = Wanted(end=None, facts={}, since=0, replaced="old-print")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_swap_is_one_commit_with_the_rows_and_the_offsets_of_the_shadow(tables
     assert version == newest == before + 2  # the fence and the swap
     assert rows(live) == [(n, "new") for n in range(30)]
     assert (tip.reached.ends, tip.reached.topic_ids) == ({P: 30}, IDS)
-    assert tip.said[REPLACED] == "old-print"
+    assert mark_of(tip.said, DEPLOYED).replaced == "old-print"
     assert tip.said["mode"] == "append"
     assert mark_of(tip.said).before == before + 1
     append(live, range(30, 35), "new")
@@ -58,11 +58,12 @@ def test_the_files_of_the_shadow_stay_when_it_is_removed(tables):
     assert len(rows(live)) == 30
 
 
-def test_a_rollback_restores_the_rows_and_the_offsets_of_before_also_under_load(tables):
+@pytest.mark.parametrize("repeats", [True, False], ids=["this version", "an older version"])
+def test_a_rollback_restores_rows_and_offsets_of_before_also_under_load(tables, repeats):
     live, shadow = tables
     table_id = DeltaTable(str(live)).metadata().id
     swapped(live, shadow)
-    append(live, range(30, 45), "new")
+    append(live, range(30, 45), "new", repeats=repeats)
 
     version = rollback(log_at(live), "new-print", committer())
 
@@ -70,7 +71,7 @@ def test_a_rollback_restores_the_rows_and_the_offsets_of_before_also_under_load(
     assert version == newest
     assert rows(live) == [(n, "old") for n in range(30)]
     assert tip.reached.ends == {P: 30}
-    assert tip.said[REPLACED] == "new-print"
+    assert mark_of(tip.said, DEPLOYED).replaced == "new-print"
     assert tip.txn_version == 3 + 1 + 1 + 1 + 1  # batches, fence, swap, batch, rollback
     assert DeltaTable(str(live)).metadata().id == table_id
     append(live, range(30, 40), "old")
