@@ -129,7 +129,10 @@ def _forward(
     result: dict[str, Any] = {"ok": True}
     if made is not None and made.is_done():
         made.clean()
-        say(new, "\n".join(_next_steps(made, swaps=True)))
+        if as_json:
+            print_hidden_json(new, {**result, "deploy": made.ident, "swapped": True})
+        else:
+            say(new, "\n".join(_next_steps(made, swaps=True)))
         return
     if made is not None:
         made.examine()  # before Spark starts, which takes seconds

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +142,8 @@ class Deploy:
             )
         if lines:
             self._once("warning: without the records that the topics lost:\n" + "\n".join(lines))
+            spans = {n: clamped(span, seen.topics[n].bounds()) for n, span in seen.spans.items()}
+            seen = replace(seen, spans=spans)
         return seen
 
     def _unread(self, source: str, span: Span) -> Span:
@@ -162,8 +164,7 @@ class Deploy:
         spans = {}
         for name in self._sources():
             begun, ends = self._positions(name, at, topics[name])
-            span = span_of(begun, ends, topics[name].bounds())
-            spans[name] = clamped(span, topics[name].bounds()) if self.accepts_missing else span
+            spans[name] = span_of(begun, ends, topics[name].bounds())
         return _Seen(at=at, spans=spans, topics=topics)
 
     def _sources(self) -> list[str]:
@@ -285,7 +286,8 @@ class Deploy:
             failpoints.hit("mid_deploy", 2)
             fenced = self.catch_up(spark, reporter)
             # In order: a table that cannot be swapped now leaves those after it for the next round.
-            if all(self._swap(pair, fenced, since[pair.live]) for pair in left):
+            # Looked at again: in a folder of this machine Spark may overwrite another's commit.
+            if all(self._swap(pair, fenced, since[pair.live]) for pair in left) and self.is_done():
                 self.clean()
                 return
         raise RunError(
@@ -324,16 +326,23 @@ class Deploy:
         """Take the swaps of this deploy back; returns how many. Without Spark. Sinks first: the old
         run finds at least the dead letters that its commits name."""
         self._refuse_lost()
-        done = 0
-        for pair in reversed(self.pairs):
-            sink = pair.sink.name if pair.sink else ""
-            replaced = fingerprint(self._plan, sink) if sink else ""
-            version = rollback(_live(pair), replaced, self._by)
-            failpoints.hit("mid_deploy", 5)
-            if version is not None:
-                done += 1
-                self.tell(f"{pair.what}: taken back in version {version} of {pair.live}")
-        return done
+        done: set[str] = set()
+        # Looked at again: in a folder of this machine Spark may overwrite another's commit.
+        for _ in range(ROUNDS):
+            before = len(done)
+            for pair in reversed(self.pairs):
+                done |= {pair.live} if self._take_back(pair) else set()
+            if len(done) == before:
+                break
+        return len(done)
+
+    def _take_back(self, pair: Pair) -> bool:
+        replaced = fingerprint(self._plan, pair.sink.name) if pair.sink else ""
+        version = rollback(_live(pair), replaced, self._by)
+        failpoints.hit("mid_deploy", 5)
+        if version is not None:
+            self.tell(f"{pair.what}: taken back in version {version} of {pair.live}")
+        return version is not None
 
     def _refuse_lost(self) -> None:
         """Raise RunError if the topics lack records that the old pipeline would read next."""

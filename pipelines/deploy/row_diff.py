@@ -182,9 +182,8 @@ def _counts(rows: DataFrame, *, by_key: bool) -> tuple[int, int, int]:
 
 
 def _examples(rows: DataFrame) -> tuple[Example, ...]:
-    """A few of each kind."""
-    found = []
-    for condition in ("m > 0 and f > 0", "f = 0", "m = 0"):
-        some = rows.where(condition).select("_before", "_after").limit(EXAMPLES).collect()
-        found += [Example(old=row[0], new=row[1]) for row in some]
-    return tuple(found)
+    """A few of each kind, in one job."""
+    kinds = ("m > 0 and f > 0", "f = 0", "m = 0")
+    some = [rows.where(kind).select("_before", "_after").limit(EXAMPLES) for kind in kinds]
+    found = some[0].unionAll(some[1]).unionAll(some[2]).collect()
+    return tuple(Example(old=row[0], new=row[1]) for row in found)

@@ -68,6 +68,7 @@ class Files:
         return {k: None if n % 3 == 0 else n * factor for k, n in last.items()}
 
 
+@pytest.mark.long_proof(share=4, among="runs of pipelines")
 def test_a_deploy_swaps_rows_and_offsets_and_can_be_taken_back(lab):
     """Each run after a step continues where the table is: no record is missing, none twice."""
     files = Files(lab)
