@@ -208,3 +208,12 @@ def test_polls_during_swap_and_rollback_see_old_or_new_rows_never_a_mixture(tabl
 
     assert {*seen} <= {frozenset({("old", 30)}), frozenset({("new", 30)})}
     assert rows(live) == [(n, "old") for n in range(30)]
+
+
+def test_a_version_that_another_writer_took_is_not_overwritten(tables):
+    live, _ = tables
+    text = (live / "_delta_log" / f"{2:020d}.json").read_text()
+
+    assert not log_at(live).commit(2, "{}\n")
+    assert (live / "_delta_log" / f"{2:020d}.json").read_text() == text
+    assert not list((live / "_delta_log").glob(".*.tmp"))
