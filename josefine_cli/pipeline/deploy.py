@@ -75,6 +75,7 @@ def deploy(
     """
     if dry_run + swap + rollback + abort > 1:
         raise UsageError("--dry-run, --swap, --rollback and --abort exclude each other: take one")
+    # The error of either file names it, so the order does not matter.
     pipeline = pipeline_file.read(new, environment, as_json)
     before = pipeline_file.read(against, environment, as_json)
     with hiding(pipeline), hiding(before):

@@ -42,6 +42,7 @@ def pairs_of(new: Pipeline, ident: str) -> list[Pair]:
     """The tables of the new file: dead letters first, as in each of its commits."""
     plan = compile_plan(new)
     found = []
+    # One table for the dead letters of all sources: `refusals` lets only one source have some.
     lettered = [name for name, each in plan.sources.items() if each.has_dead_letters]
     if lettered and new.dead_letter_path:
         name = ChainName(pipeline=new.name, sink=f"dead_letter.{lettered[0]}")
@@ -98,6 +99,7 @@ def refusals(old: Pipeline, new: Pipeline) -> Iterator[str]:
             yield f"{where}: expected `type: delta` with a `path`; it is {sink.type} {sink.told}"
         elif local_folder(sink.path) is None:
             yield f"{where}: {sink.path} is not a folder of this machine: not supported yet"
+        # Another table would be filled from nothing: there is nothing to swap.
         before = old.sinks.get(of.name)
         if before is not None and before.told != sink.told:
             yield f"{where}: its table was {before.told}, is {sink.told}: run the new file alone"
@@ -179,6 +181,7 @@ def recreated(known: TopicIds, now: TopicIds) -> list[str]:
 def shadow_of(new: Pipeline, ident: str, spans: Mapping[str, Span]) -> Pipeline:
     """The pipeline that fills the shadow tables: what the new file does, and nothing that others
     see of it (consumer groups, metrics, listeners)."""
+    # Explicit offsets: `earliest` may be later than where the live table began.
     sources = dict(new.sources)
     for name, span in spans.items():
         text = json.dumps(nested(span.begins))
@@ -187,7 +190,6 @@ def shadow_of(new: Pipeline, ident: str, spans: Mapping[str, Span]) -> Pipeline:
             sources[name],
             start=start,
             stop=End(offsets=span.ends),
-            commit_group=f"{new.name}.deploy_{ident}",
             skips_losses=False,
         )
     sinks = {

@@ -142,6 +142,7 @@ def swap(live: TableLog, shadow: TableLog, want: Wanted, by: Committer) -> int |
         )
     end = want.end or (shadow_tip.reached if shadow_tip else TopicOffsets())
     facts = {**(facts_of(shadow_tip) if shadow_tip else {}), **want.facts}
+    # Before the commit, which names them; after a kill no version does.
     link_files(shadow.path, live.path, then)
     failpoints.hit("mid_deploy", 3)
     for _ in range(ATTEMPTS):
