@@ -86,7 +86,7 @@ def test_a_deploy_swaps_rows_and_offsets_and_can_be_taken_back(lab):
     lab.produce(20)
     files.run_new()
     after = files.values()
-    with pytest.raises(RunError, match="a deploy has replaced the rows of this file"):
+    with pytest.raises(RunError, match="has replaced the rows of this file"):
         lab.run()
     back = files.deploy().take_back()
     restored = files.values()

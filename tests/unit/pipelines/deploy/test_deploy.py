@@ -14,6 +14,7 @@ from pipelines.base.errors import RunError, SetupError
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.deploy.deploy import Deploy
+from pipelines.deploy.examine import is_swapped
 from pipelines.deploy.swap import Wanted, fence, swap
 from pipelines.model.meaning import fingerprint
 from pipelines.model.plan import compile_plan
@@ -131,7 +132,7 @@ def test_a_rollback_needs_neither_spark_nor_the_brokers(case):
     assert (made.take_back(), kinds(case)) == (1, {"old"})
     assert "whether all records are there is unknown" in case.lines[0]
     assert made.take_back() == 0
-    assert not made.is_done()
+    assert not is_swapped(made.pairs[0], made.ident)
 
 
 def test_a_rollback_whose_records_are_gone_is_refused_unless_that_is_accepted(case):
