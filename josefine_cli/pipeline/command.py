@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from josefine_cli.pipeline import check, dev, dlq, export, init, offsets, preview, run, status
+from josefine_cli.pipeline import (
+    check,
+    deploy,
+    dev,
+    dlq,
+    export,
+    init,
+    offsets,
+    preview,
+    run,
+    status,
+)
 from josefine_cli.pipeline import file as pipeline_file
 from josefine_cli.pipeline.file import ENVIRONMENT, FILE, JSON
 from josefine_cli.pipeline.secrets import hiding, print_hidden_json, say
@@ -107,6 +118,7 @@ def _in_session(
 
 dev.add_to(app)
 run.add_to(app)
+deploy.add_to(app)
 status.add_to(app)
 export.add_to(app)
 app.add_typer(offsets.app, name="offsets")

@@ -6,7 +6,7 @@ Every error of the pipeline file stops the run here, before any table is created
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.dead_letter_chain import Lettering
 from pipelines.exactly_once.decode_fingerprint import JUDGED_BY, judgement
+from pipelines.exactly_once.deployed import DEPLOYED, replaced_by_deploy
 from pipelines.exactly_once.state_chain import STATE, other_state, ways_out
 from pipelines.model.column_types import Type
+from pipelines.model.meaning import fingerprint
 from pipelines.model.pipeline import OnError, Pipeline, Sink, Source
 from pipelines.model.plan import PipelinePlan, SinkPlan, SourcePlan
 from pipelines.model.retry_policy import Retry
@@ -34,7 +36,7 @@ from pipelines.run.table_start import begun
 from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_tables import change_columns, ensure_table
-from pipelines.sinks.target import LetterChain, SinkTarget, TableAt, TargetRun
+from pipelines.sinks.target import LetterChain, SinkChain, SinkTarget, TableAt, TargetRun
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import SourceKind, Topics, topics_beside, topics_together
 from pipelines.sources.table_stream import refuse_columns
@@ -118,10 +120,10 @@ def prepare(
         run.wishes,
     )
 
-    # Handed to `settle`, which alone has the metadata of the sink's last commit before this start
-    # makes another one.
+    # Only `settle` has the metadata of the sink's last commit before this start makes another one.
     def fits(said: Mapping[str, Any]) -> None:
         _refuse_other_state(pipeline, sink, said, seen.state)
+        _refuse_replaced(run.plan, of.name, opened.chain, said)
         opened.fit(wants, said)
 
     start = settling.settle(fits)
@@ -315,6 +317,21 @@ def _refuse_other_state(
         is_topic = not target_of(sink).has_columns
         ways = ways_out(pipeline.as_arguments, whose, sink.name, is_topic=is_topic)
         raise RunError("\n".join(lines + ways))
+
+
+def _refuse_replaced(
+    plan: PipelinePlan, sink: str, chain: SinkChain, said: Mapping[str, Any]
+) -> None:
+    """Raise RunError if a deploy has replaced this definition. Each commit repeats which deploy was
+    the newest."""
+    if DEPLOYED not in said:
+        return
+    own = fingerprint(plan, sink)
+    wrong = replaced_by_deploy(said, own, plan.pipeline.as_arguments, sink)
+    if wrong:
+        raise RunError(wrong)
+    facts = {**chain.link.facts, DEPLOYED: said[DEPLOYED]}
+    chain.link = replace(chain.link, facts=facts)
 
 
 def _stream(

@@ -95,11 +95,16 @@ def start_named(
 
 def arm_failpoints(spark: SparkSession) -> None:
     """Arm the failpoints in JOSEFINE_FAIL, with the JVM, which must die with this process."""
+    process = process_of(spark)
+    arm_failpoints_alone(process.pid if process else None)
+
+
+def arm_failpoints_alone(jvm_pid: int | None = None) -> None:
+    """The same for a command without Spark."""
     text = os.environ.get("JOSEFINE_FAIL")
     if text:
-        process = process_of(spark)
         try:
-            failpoints.arm(text, process.pid if process else None)
+            failpoints.arm(text, jvm_pid)
         except ValueError as error:
             raise SetupError(str(error)) from error
 

@@ -29,6 +29,7 @@ from pipelines.exactly_once.checkpoint_start import (
 )
 from pipelines.exactly_once.data_loss import losses, passing, standing
 from pipelines.exactly_once.dead_letter_chain import Lettering, said_by, trusted
+from pipelines.exactly_once.deployed import is_deployed
 from pipelines.exactly_once.family_chain import is_held
 from pipelines.exactly_once.legacy_checkpoint import Owner, whose
 from pipelines.exactly_once.offset_chain import HandedOn, Stop, Tip, Verdict
@@ -112,8 +113,9 @@ class Settling:
         checkpoint = self._checkpoint(found)
         assigned = self._of.source.assigned
         # The held tables of a family read again from before the checkpoint; the other tables leave
-        # out the rows that they have. Only `--trust checkpoint` passes over what they lack.
-        if trust is Trust.NEITHER and is_held(found):
+        # out the rows that they have. A deploy has moved the table, not the checkpoint.
+        # Only `--trust checkpoint` passes over what the tables lack.
+        if trust is Trust.NEITHER and (is_held(found) or is_deployed(found)):
             trust = Trust.TABLE
         outcome = reconcile(checkpoint, found, trust, assigned=assigned)
         if isinstance(outcome, Start) and outcome.tip is not None:

@@ -21,8 +21,8 @@ from pipelines.sinks.delta_log import FORMAT, LogEntry
 T = TypeVar("T")
 
 FACTS = {
-    "columns", "dead_letters", "fields", "held", "held_from", "judged_by", "keys", "letters",
-    "mode", "removed", "state", "tables",
+    "columns", "dead_letters", "deployed", "fields", "held", "held_from", "judged_by", "keys",
+    "letters", "mode", "removed", "state", "tables",
 }  # fmt: skip
 """The keys that `Link.facts` may have."""
 NO_BATCH = -1
