@@ -31,6 +31,8 @@ class File(Protocol):
     """A new data file. `data_file.DataFile`."""
 
     rows: int
+    bytes: int
+    """Once it is closed."""
 
     def add(self, rows: Any) -> None: ...
 

@@ -6,14 +6,18 @@ both. An error leaves no open file; what the table has is looked at again by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.formats.registry import NewerSchemaError
 from josefine_lake.formats.values import Values, values_of
+from josefine_lake.report.table_stats import UNKNOWN, US_PER_MS, TableStats
 from josefine_lake.writer import compaction, verdicts
 from josefine_lake.writer.columns import LETTERS_SCHEMA, Columns, not_below
 from josefine_lake.writer.delta_table import MisfitError
@@ -52,6 +56,8 @@ class World:
     """Stores with a committed offset why the table stops at a record; it may fail silently."""
     at: Callable[[str], None]
     """Called with the name of each step of a commit."""
+    stats: TableStats = field(default_factory=TableStats)
+    """What metrics and health show of this table."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The user of a schema registry."""
 
@@ -167,6 +173,7 @@ class TableWriter:
             # once more.
             world.commit_offsets(known or ready.positions)
         self._looked_ms = world.clock_ms()
+        world.stats.started(ready.positions, world.log.stable_ends(ready.positions))
         return TableState(table, topic.id, ready)
 
     def _step(self, state: TableState, *, at_end: bool) -> None:
@@ -198,6 +205,8 @@ class TableWriter:
             state.added(tp, bounds.earliest)
 
     def _take(self, state: TableState, read: Read) -> None:
+        # Before they are decoded: the table lacks them also if one of them stops it.
+        self._world.stats.read(read.partition, *_times_ms(read.batches), read.end)
         for records in read.batches:
             rows, letters = self._columns.rows(records)
             if letters is not None:
@@ -238,7 +247,7 @@ class TableWriter:
         # The files are closed, and so durable, before any commit names one.
         world.at("before_files")
         added = [] if self._file is None else [self._file.close(world.wall_ms())]
-        rows = 0 if self._file is None else self._file.rows
+        rows, bytes_ = (0, 0) if self._file is None else (self._file.rows, self._file.bytes)
         self._write_letters(state, step)
         more: dict[str, Any] = {
             "mode": self._table.mode.value,
@@ -255,6 +264,7 @@ class TableWriter:
         world.at("after_commit")
         self.rows += rows
         state.committed(step, world.clock_ms() - now_ms)
+        world.stats.committed(rows, bytes_, state.positions, world.wall_ms())
         world.commit_offsets(dict(state.positions))
         self._compact()
 
@@ -275,14 +285,19 @@ class TableWriter:
             world.at("before_dead_letters")
             world.letters.commit(added, commit, LETTERS_SCHEMA, {}, _nowhere)
             self._in_letters = commit.end.ends
+            world.stats.dead_letters += file.rows
             world.at("after_dead_letters")
         state.dead_committed(commit, wrote=bool(left))
 
     def _compact(self) -> None:
         """Rewrite small files if there are too many."""
-        files, bytes_ = self._world.store.files_and_bytes()
+        store, stats = self._world.store, self._world.stats
+        files, bytes_ = store.files_and_bytes()
         if compaction.is_due(files, bytes_):
-            self._world.store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
+            store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
+            stats.compactions += 1
+            files, bytes_ = store.files_and_bytes()
+        stats.has(files, bytes_)
 
     def _refused(self, stop: Stop) -> StoppedTable:
         return StoppedTable(verdicts.by_chain(self._table, stop))
@@ -301,6 +316,13 @@ def columns_of(table: TableTopic, env: Mapping[str, str]) -> Columns:
         return Columns(table, values, env)
     except ValueError as error:
         raise verdicts.stopped(table, str(error)) from error
+
+
+def _times_ms(batches: Sequence[Any]) -> tuple[int, int]:
+    """The oldest and the newest timestamp of records; UNKNOWN without one."""
+    bounds = [pc.min_max(each.column("timestamp").cast(pa.int64())).as_py() for each in batches]
+    found = [each // US_PER_MS for pair in bounds for each in pair.values() if each is not None]
+    return (min(found), max(found)) if found else (UNKNOWN, UNKNOWN)
 
 
 def _nowhere(place: str) -> None:

@@ -206,6 +206,7 @@ def test_a_table_with_a_poisoned_record_stops_alone(broker: Any, tmp_path: Path)
 
     try:
         assert writer.stderr is not None
+        assert "/metrics" in writer.stderr.readline()
         first = writer.stderr.readline()
         sent(broker, "healthy", [{"id": 1}])
         wait_until(

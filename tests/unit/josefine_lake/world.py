@@ -33,6 +33,7 @@ class MemoryFile:
     def __init__(self, closed_ms: list[int]) -> None:
         self.held: list[dict[str, Any]] = []
         self._closed_ms = closed_ms
+        self.bytes = 0
 
     @property
     def rows(self) -> int:
@@ -47,6 +48,7 @@ class MemoryFile:
 
     def close(self, at_ms: int) -> Any:
         self._closed_ms.append(at_ms)
+        self.bytes = self.size
         return self.held
 
     def discard(self) -> None:
@@ -191,7 +193,8 @@ class MemoryLog:
             values = self._lake.values[tp.partition][at : at + 2]
             if values:
                 batch = records(tp.partition, at, values)
-                found.append(Read(partition=tp, batches=[batch], next_offset=at + len(values)))
+                found.append(Read(partition=tp, batches=[batch], next_offset=at + len(values),
+                                  end=len(self._lake.values[tp.partition])))  # fmt: skip
         return found
 
 
