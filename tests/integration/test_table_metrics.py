@@ -1,4 +1,4 @@
-"""`/metrics` and `/health` of a real table writer: a healthy table, a stopped one, a wrong address."""
+"""`/metrics` and `/health` of a real table writer: healthy and stopped tables, a wrong address."""
 
 import json
 import re
