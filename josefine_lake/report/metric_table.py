@@ -25,7 +25,10 @@ ROWS: list[Metric] = [
         ("dead_letters", "Records that became dead letters."),
         ("compactions", "Rewrites of small files into larger ones."),
         ("files_deleted", "Files that no version within the retention needs, deleted by VACUUM."),
-        ("upkeep_failures", "Compactions, VACUUM and log clean-ups that failed: tried again."),
+        (
+            "upkeep_failures",
+            "Compactions and VACUUM that failed: the table is written all the same.",
+        ),
         ("errors", "Failures after which the table is tried again, and stops."),
     ),
     *_gauges(

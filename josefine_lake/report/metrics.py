@@ -86,7 +86,10 @@ def health(stats: ProcessStats, now_ms: int) -> tuple[bool, dict[str, Any]]:
         "status": "ok" if is_well else "failing",
         "checks": {name: {"ok": ok, "detail": detail} for name, (ok, detail) in checks.items()},
         "tables": {
-            topic: {"state": _state(each), "problem": _short(each.problem)}
+            topic: {
+                "state": _state(each),
+                "problem": _short(each.problem or each.upkeep_problem),
+            }
             for topic, each in stats.tables.items()
         },
     }

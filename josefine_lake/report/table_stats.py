@@ -39,6 +39,8 @@ class TableStats:
     """Why the table is not written now; empty if it is."""
     is_stopped: bool = False
     """The problem waits for a person."""
+    upkeep_problem: str = ""
+    """Why the last compaction or VACUUM failed; empty if it did not."""
     lag_records: int | None = None
     _oldest_ms: int | None = None
     """The timestamp of the oldest record that the table is known to lack."""
@@ -85,6 +87,11 @@ class TableStats:
         """The table is not written until it is tried again, or a person has decided."""
         self.errors += 1
         self.problem, self.is_stopped = problem, is_stopped
+
+    def upkeep_failed(self, problem: str) -> None:
+        """The table is written all the same."""
+        self.upkeep_failures += 1
+        self.upkeep_problem = problem
 
     def _count(self) -> None:
         ends = self._ends.items()

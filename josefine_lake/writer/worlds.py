@@ -48,7 +48,8 @@ def world_of(
 ) -> World:
     """The world of one table. Raises StoppedTable for a place that cannot be written."""
     folders, run = Folders({}, env), uuid4().hex
-    main = _table(table, folders, table.location, table.chain, run, table.evolution)
+    merges = table.mode is Mode.UPSERT
+    main = _table(table, folders, table.location, table.chain, run, table.evolution, merges=merges)
     letters = None
     if table.dead_letter is not None:
         # A pipeline that had the table may have made this one, without headers.
@@ -103,10 +104,12 @@ def _table(
     name: ChainName,
     run: str,
     evolution: Evolution = Evolution.NONE,
+    *,
+    merges: bool = False,
 ) -> ChainedTable:
     folder = opened(table, folders, where)
     link = Link(pipeline=name.pipeline, sink=name.sink, run=run)
-    return ChainedTable(folder, link, evolution)
+    return ChainedTable(folder, link, evolution, merges=merges)
 
 
 def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:

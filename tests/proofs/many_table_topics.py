@@ -74,12 +74,16 @@ def peak_bytes(pid: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def send(bootstrap: str, topics: list[str], value: bytes) -> None:
+def send(bootstrap: str, topics: list[str], value: bytes) -> dict[str, float]:
+    """When the brokers had each topic's record."""
+    acknowledged = {}
     with BlockingClient(bootstrap) as client:
         producer = BlockingProducer(client)
         for topic in topics:
             producer.send(topic, None, value, partition=0)
-        producer.flush()
+            producer.flush()
+            acknowledged[topic] = time.time()
+    return acknowledged
 
 
 def create(bootstrap: str, topics: list[str], lake: Path, lag_ms: int) -> None:
@@ -129,11 +133,10 @@ def measured(
     used = [(cpu_s(pid) - was) / idle_s for pid, was in zip(pids, before, strict=True)]
     share = used[0] / (len(good) + 1)
 
-    sent_s = time.time()
-    send(broker.bootstrap, good, b'{"id": 2}')
+    sent_s = send(broker.bootstrap, good, b'{"id": 2}')
     wait_until(lambda: writer.rows(2) >= len(good), START_S, "the second rows")
     times = writer.metric("commit_timestamp_seconds")
-    lags = sorted(times[topic] - sent_s for topic in good)
+    lags = sorted(times[topic] - sent_s[topic] for topic in good)
     stopped = [topic for topic, is_so in writer.metric("stopped").items() if is_so]
     memory = peak_bytes(writer.process.pid)
 
