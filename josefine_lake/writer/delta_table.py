@@ -191,7 +191,7 @@ class ChainedTable:
 
     def files_and_bytes(self) -> tuple[int, int]:
         """The data files of the newest version, and their bytes."""
-        table = self._opened()
+        table = self._newest()
         if table is None:
             return 0, 0
         sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
@@ -199,14 +199,14 @@ class ChainedTable:
 
     def compact(self, file_bytes: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError."""
-        table = self._opened()
+        table = self._newest()
         if table is not None:
             table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of
         them. Raises DeltaError, OSError."""
-        table = self._opened()
+        table = self._newest()
         names = [] if table is None else expired(table, retention_ms)
         deleted = delete(self.folder.arrow(), names, within_ms) if names else 0
         return deleted, deleted == len(names)
@@ -251,6 +251,15 @@ class ChainedTable:
     def _text(self, version: int) -> str | None:
         path = f"{self.folder.path}/_delta_log/{version:020d}.json"
         return None if version < 0 else self.folder.files.read_text(path)
+
+    def _newest(self) -> DeltaTable | None:
+        """The table at its newest version. Of an open one only the new entries are read: a look at
+        the whole log after each commit would be most of the commit's cost."""
+        # One that was dropped or created again is another table: `_ready` stops at it.
+        if self._table is None or self._text(self._version) != self._seen:
+            return self._opened()
+        self._table.update_incremental()
+        return self._table
 
     def _opened(self) -> DeltaTable | None:
         try:

@@ -151,7 +151,17 @@ class Lake:
         stats: TableStats | None = None,
     ) -> None:
         """One writer, up to the end. Raises KilledError, StoppedTable."""
-        world = World(
+        world = self.world(at, store, stats)
+        TableWriter(self.table, world).run(lambda: False, once=True, trust=trust)
+
+    def world(
+        self,
+        at: Callable[[str], None],
+        store: MemoryStore | None = None,
+        stats: TableStats | None = None,
+    ) -> World:
+        """The world of a new writer."""
+        return World(
             note_stop=lambda tp, offset, why: self.notes.append((tp, offset, why)),
             log=MemoryLog(self),
             store=store or MemoryStore(self.main),
@@ -164,7 +174,6 @@ class Lake:
             commit_offsets=self.group.update,
             at=at,
         )
-        TableWriter(self.table, world).run(lambda: False, once=True, trust=trust)
 
     def expected(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """(places of good records, places of bad ones), sorted."""
