@@ -93,6 +93,23 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
     ),
+    "Table topics": (
+        Panel(
+            "Age of what tables lack",
+            "s",
+            _by("max by (topic) (josefine_table_lag_seconds)", "topic"),
+        ),
+        Panel("Rows committed", "cps", _by(_rate("table_rows", "topic"), "topic")),
+        Panel(
+            "Tables in trouble",
+            "short",
+            (
+                ("sum by (topic) (josefine_table_stopped)", "stopped {{topic}}"),
+                (_rate("table_errors", "topic"), "errors {{topic}}"),
+                (_rate("table_dead_letters", "topic"), "dead letters {{topic}}"),
+            ),
+        ),
+    ),
     "Process": (
         Panel("Memory", "bytes", _each("process_resident_bytes")),
         Panel("CPU", "percentunit", _by(_rate("process_cpu_seconds", "instance"), "instance")),

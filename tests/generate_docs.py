@@ -15,6 +15,7 @@ from josefine_broker.base.schemas import load_request_schema
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from josefine_broker.host.metric_table import SECTIONS
+from josefine_lake.report.metric_table import ROWS as OF_TABLES
 from pipelines.config.json_schema import json_schema
 from pipelines.report.metric_table import ROWS
 from tests import state_machines, value_table
@@ -384,8 +385,8 @@ def pipeline_schema() -> str:
 
 
 def metrics_page() -> str:
-    """docs/reference/metrics.md: the tables of `host/metric_table.py` and
-    `pipelines/report/metric_table.py`."""
+    """docs/reference/metrics.md: the tables of `host/metric_table.py` and of
+    `report/metric_table.py` in `pipelines/` and `josefine_lake/`."""
     lines = [
         "# Metrics",
         "",
@@ -396,10 +397,13 @@ def metrics_page() -> str:
         "group, so sum over brokers; `josefine_partitions_offline` is the cluster's, so take the",
         "maximum. A topic's rate: `sum by (topic) (rate(josefine_topic_bytes_in_total[5m]))`; its",
         "size: `sum by (topic) (josefine_log_size_bytes)`.",
-        "The last section is no broker's: a run of a pipeline whose file says `metrics` tells it",
-        "(`pipelines/report/metric_table.py`).",
+        "The last sections are no broker's: a run of a pipeline whose file says `metrics` exports",
+        "the first (`pipelines/report/metric_table.py`), a table writer on its `--admin` address",
+        "the second (`josefine_lake/report/metric_table.py`).",
     ]
-    for section, metrics in (SECTIONS | {"Runs of pipelines": ROWS}).items():
+    for section, metrics in (
+        SECTIONS | {"Runs of pipelines": ROWS, "Table writers": OF_TABLES}
+    ).items():
         lines += [
             "",
             f"## {section}",

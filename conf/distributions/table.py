@@ -109,7 +109,7 @@ DISTRIBUTIONS = (
         summary="Table topics: Delta tables of Kafka topics, without a JVM",
         sources=("josefine_lake",),
         ours=("josefine-client[arrow]", "josefine-pipelines"),
-        needs=JOURNAL,
+        needs=(*JOURNAL, "prometheus-client"),
         extras={"protobuf": ("protobuf",)},
     ),
 )  # fmt: skip

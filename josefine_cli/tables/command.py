@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_cli.base.client_config import configured_security
@@ -68,6 +69,14 @@ def run(
             help=f"Another process takes over a dead one's tables after this time: {FORMS}.",
         ),
     ] = "10s",
+    admin: Annotated[
+        str,
+        typer.Option(
+            envvar="JOSEFINE_TABLES_ADMIN",
+            help="Serve /health and /metrics here, without --once; port 0 is any free port.",
+            metavar="HOST:PORT",
+        ),
+    ] = "127.0.0.1:0",
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +107,7 @@ def run(
     if once:
         _once(where, topics or [], trusts=trust == "table", renames=renames, as_json=as_json)
     else:
-        _always(where, topics or [], _time_ms(session_timeout))
+        _always(where, topics or [], _time_ms(session_timeout), _address(admin))
 
 
 def _time_ms(text: str) -> int:
@@ -108,11 +117,20 @@ def _time_ms(text: str) -> int:
     return found
 
 
-def _always(where: str, topics: list[str], session_timeout_ms: int) -> None:
-    """Until Ctrl-C or SIGTERM."""
+def _address(text: str) -> HostPort:
+    try:
+        return parse_host_port(text)
+    except ValueError as error:
+        raise UsageError(f"--admin {text}: {error}") from error
+
+
+def _always(where: str, topics: list[str], session_timeout_ms: int, admin: HostPort) -> None:
+    """Until Ctrl-C or SIGTERM. Raises UserError for an address that cannot be listened on."""
     import select
     import threading
 
+    from josefine_cli.tables.admin import admin_of
+    from josefine_lake.report.table_stats import ProcessStats
     from josefine_lake.writer.process import Process, Wanted
 
     ended = threading.Event()
@@ -134,7 +152,10 @@ def _always(where: str, topics: list[str], session_timeout_ms: int) -> None:
             # No notes about waits: a writer waits for records most of its time.
             return BlockingClient(where, client_id="josefine-tables", security=security)
 
-        Process(wanted, open_client, note).run(ended)
+        stats = ProcessStats()
+        with admin_of(admin, stats) as at:
+            note(f"health and metrics: http://{at}/health, http://{at}/metrics")
+            Process(wanted, open_client, note, stats).run(ended)
     if signals.number == signal.SIGINT:  # SIGTERM is a service manager's stop: success
         raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 

@@ -13,6 +13,8 @@ FAIL = "fail"
 PIPELINE = "table_topics"
 """The pipeline in the chains of all table topics."""
 LAG_MS, FILE_BYTES = 30_000, 128 << 20
+DELETED_RETENTION_MS = 7 * 24 * 3_600_000
+NEVER = -1
 
 
 class Format(Enum):
@@ -68,6 +70,8 @@ class TableTopic:
     dead_letter: str | None = None
     target_lag_ms: int = LAG_MS
     target_file_bytes: int = FILE_BYTES
+    deleted_retention_ms: int | None = DELETED_RETENTION_MS
+    """Of data files that are no longer in the table; None: they are never deleted."""
 
     @property
     def chain(self) -> ChainName:
@@ -104,6 +108,7 @@ def table_topic(topic: str, configs: Mapping[str, str | None]) -> TableTopic | N
     made = Format(_known(found, "format", Format))
     key_format = _known(found, "key.format", KeyFormat) if found.get("key.format") else ""
     registry = found.get("schema.registry", "")
+    retention_ms = int(found.get("deleted.file.retention.ms") or DELETED_RETENTION_MS)
     return TableTopic(
         topic=topic,
         location=location,
@@ -118,6 +123,7 @@ def table_topic(topic: str, configs: Mapping[str, str | None]) -> TableTopic | N
         dead_letter=None if dead_letter == FAIL else dead_letter,
         target_lag_ms=int(found.get("target.lag.ms") or LAG_MS),
         target_file_bytes=int(found.get("target.file.bytes") or FILE_BYTES),
+        deleted_retention_ms=None if retention_ms == NEVER else retention_ms,
     )
 
 

@@ -40,6 +40,7 @@ class PendingChanges:
 
     def __init__(self, keys: Sequence[str], order: tuple[str, str]) -> None:
         self._keys, self._order = tuple(keys), order
+        self.bytes = 0
         self.rows = 0
         """Changes that were added, also those that a later one replaced."""
         self._waiting: list[Any] = []
@@ -60,6 +61,7 @@ class PendingChanges:
     def close(self, at_ms: int) -> Changes:
         """The latest change of each key."""
         self._fold()
+        self.bytes = self._bytes
         return Changes(rows=self._waiting[0], keys=self._keys, order=self._order)
 
     def discard(self) -> None:

@@ -35,7 +35,7 @@ class DataFile:
 
     def __init__(self, folder: TableFolder, schema: pa.Schema) -> None:
         self.name = f"part-00000-{uuid4()}-c000.zstd.parquet"
-        self.rows = 0
+        self.rows = self.bytes = 0
         self._folder = folder
         self._file: Any = _opened(folder, self.name)
         self._schema = schema
@@ -69,7 +69,7 @@ class DataFile:
         """Write the rest, sync, close; the action that adds the file to its table."""
         self._write_group()
         self._writer.close()
-        size = _closed(self._file, self._folder, self.name)
+        size = self.bytes = _closed(self._file, self._folder, self.name)
         footer = self._writer.writer.metadata
         bounded = {each.name for each in self._schema if _has_bounds(each.type)}
         stats = _statistics(footer, _plain_columns(self._schema), bounded, self.rows)

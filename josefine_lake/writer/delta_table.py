@@ -22,9 +22,10 @@ from deltalake.transaction import AddAction
 
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer.changes import Changes
-from josefine_lake.writer.evolution import fit
+from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import write
 from josefine_lake.writer.start import Found
+from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
@@ -44,6 +45,7 @@ ATTEMPTS_MAX = 5
 """Of one commit: each of the others may be lost to a commit of another program."""
 PHYSICAL_NAMES = "delta.columnMapping.mode"
 CONSTRAINT = "delta.constraints."
+APPEND_ONLY = "delta.appendOnly"
 
 
 class MisfitError(ValueError):
@@ -54,8 +56,15 @@ class ChainedTable:
     """One table and one chain in it. Mutable: the newest version that was looked at."""
 
     def __init__(
-        self, folder: TableFolder, link: Link, evolution: Evolution = Evolution.NONE
+        self,
+        folder: TableFolder,
+        link: Link,
+        evolution: Evolution = Evolution.NONE,
+        *,
+        merges: bool = False,
     ) -> None:
+        """`merges`: commits change and delete rows, which not every table allows."""
+        self._merges = merges
         self.folder = folder
         self.link = link
         self._evolution = evolution
@@ -123,17 +132,28 @@ class ChainedTable:
         self._table = None
         self._evolve(table, Schema.from_arrow(schema))
 
-    def _evolve(self, table: DeltaTable, wanted: Schema) -> None:
-        _check_table(table)
+    def check(self, schema: pa.Schema) -> None:
+        """Change nothing. Raises MisfitError for an existing table that `ensure` would refuse."""
+        table = self._opened()
+        if table is not None:
+            self._fit(table, Schema.from_arrow(schema))
+
+    def _fit(self, table: DeltaTable, wanted: Schema) -> Fit:
+        """The columns that the table lacks. Raises MisfitError."""
+        _check_table(table, merges=self._merges)
         found = fit(table, wanted, self._said, self._evolution)
         if isinstance(found, str):
             raise MisfitError(found)
+        _check_fit(table, wanted, {field.name for field in found.missing})
+        return found
+
+    def _evolve(self, table: DeltaTable, wanted: Schema) -> None:
+        found = self._fit(table, wanted)
         self._removed = found.removed
         if found.missing:
-            _check_fit(table, wanted, {field.name for field in found.missing})
             # A commit without the chain: the next one looks at it as at any other program's.
             table.alter.add_columns(list(found.missing))
-        _check_fit(table, wanted)
+            _check_fit(table, wanted)
 
     def commit(
         self,
@@ -171,7 +191,7 @@ class ChainedTable:
 
     def files_and_bytes(self) -> tuple[int, int]:
         """The data files of the newest version, and their bytes."""
-        table = self._opened()
+        table = self._newest()
         if table is None:
             return 0, 0
         sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
@@ -179,9 +199,17 @@ class ChainedTable:
 
     def compact(self, file_bytes: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError."""
-        table = self._opened()
+        table = self._newest()
         if table is not None:
             table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+
+    def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
+        """Delete files that no version within the retention needs: how many, and whether all of
+        them. Raises DeltaError, OSError."""
+        table = self._newest()
+        names = [] if table is None else expired(table, retention_ms)
+        deleted = delete(self.folder.arrow(), names, within_ms) if names else 0
+        return deleted, deleted == len(names)
 
     def _ready(self) -> DeltaTable:
         """The table at a version up to which all entries were looked at. Raises StoppedError."""
@@ -224,6 +252,15 @@ class ChainedTable:
         path = f"{self.folder.path}/_delta_log/{version:020d}.json"
         return None if version < 0 else self.folder.files.read_text(path)
 
+    def _newest(self) -> DeltaTable | None:
+        """The table at its newest version. Of an open one only the new entries are read: a look at
+        the whole log after each commit would be most of the commit's cost."""
+        # One that was dropped or created again is another table: `_ready` stops at it.
+        if self._table is None or self._text(self._version) != self._seen:
+            return self._opened()
+        self._table.update_incremental()
+        return self._table
+
     def _opened(self) -> DeltaTable | None:
         try:
             return DeltaTable(
@@ -251,13 +288,18 @@ def owner(app_id: str) -> str:
     return app_id if name is None else str(name)
 
 
-def _check_table(table: DeltaTable) -> None:
+def _check_table(table: DeltaTable, *, merges: bool) -> None:
     """Raises MisfitError for a table with rules that this writer does not serve."""
     meta = table.metadata()
     if meta.partition_columns:
         raise MisfitError(f"it is partitioned by {', '.join(meta.partition_columns)}")
     if meta.configuration.get(PHYSICAL_NAMES, "none") != "none":
         raise MisfitError("its columns are mapped to other names (delta.columnMapping.mode)")
+    if merges and meta.configuration.get(APPEND_ONLY, "").lower() == "true":
+        raise MisfitError(
+            f"it is append-only ({APPEND_ONLY}), and mode upsert changes and deletes rows: set "
+            f"{APPEND_ONLY}=false on the table, or use another location"
+        )
     rules = [name for name in meta.configuration if name.startswith(CONSTRAINT)]
     if rules:
         raise MisfitError(f"it has the constraint {rules[0]}, which is not checked here")

@@ -31,6 +31,8 @@ class File(Protocol):
     """A new data file. `data_file.DataFile`."""
 
     rows: int
+    bytes: int
+    """Once it is closed."""
 
     def add(self, rows: Any) -> None: ...
 
@@ -56,6 +58,8 @@ class Store(Protocol):
 
     def ensure(self, schema: Any) -> None: ...
 
+    def check(self, schema: Any) -> None: ...
+
     def commit(
         self,
         files: Sequence[Any],
@@ -68,6 +72,8 @@ class Store(Protocol):
     def files_and_bytes(self) -> tuple[int, int]: ...
 
     def compact(self, file_bytes: int) -> None: ...
+
+    def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]: ...
 
 
 OpenFile = Callable[[Any, Any], File]

@@ -23,6 +23,7 @@ from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.membership import MemberSettings, Membership
 from josefine_lake.config.leases import GROUP, LEASES, leased
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.report.table_stats import ProcessStats, TableStats
 from josefine_lake.writer.discovery import Discovered, discover
 from josefine_lake.writer.table_writer import TableWriter
 from josefine_lake.writer.topic_reader import OutOfRangeError
@@ -88,9 +89,11 @@ class TableThread:
         env: Mapping[str, str],
         offsets: Offsets,
         report: Report,
+        stats: TableStats,
         pauses_ms: tuple[int, int] = PAUSES_MS,
     ) -> None:
         self.table = table
+        self._stats = stats
         self._pauses_ms = pauses_ms
         self._open_client = open_client
         self._env = env
@@ -119,7 +122,9 @@ class TableThread:
             began_ms, what_next = monotonic_ms(), "; the writer tries again"
             try:
                 with self._open_client() as self._client:
-                    world = world_of(self.table, self._client, self._env, self._offsets.reached)
+                    world = world_of(
+                        self.table, self._client, self._env, self._offsets.reached, self._stats
+                    )
                     TableWriter(self.table, world).run(self._stopping.is_set)
                 return
             except StoppedTable as error:
@@ -132,9 +137,11 @@ class TableThread:
             except Exception as error:
                 # A thread that ended here would keep its lease, and no process would write.
                 why = f"table of topic `{self.table.topic}`: {type(error).__name__}: {error}"
-            # The same reason is reported once, not at every attempt.
-            if why != failed and not self._stopping.is_set():
-                self._report(why + what_next)
+            if not self._stopping.is_set():
+                self._stats.failed(why, is_stopped=not what_next)
+                # The same reason is reported once, not at every attempt.
+                if why != failed:
+                    self._report(why + what_next)
             failed = why
             if what_next and monotonic_ms() - began_ms > self._pauses_ms[1]:
                 pause_ms = self._pauses_ms[0]
@@ -164,9 +171,14 @@ class Process:
     """All tables of this process. Mutable; one thread uses it."""
 
     def __init__(
-        self, wanted: Wanted, open_client: Callable[[], BlockingClient], report: Report
+        self,
+        wanted: Wanted,
+        open_client: Callable[[], BlockingClient],
+        report: Report,
+        stats: ProcessStats | None = None,
     ) -> None:
         self._wanted = wanted
+        self._stats = stats or ProcessStats()
         self._open_client = open_client
         self._report = report
         self._client = open_client()
@@ -230,6 +242,7 @@ class Process:
             if self._found.wrong.get(topic) != what:
                 self._report(f"topic `{topic}`: {what}")
         self._found = found
+        self._stats.refused, self._stats.connected_ms = found.wrong, monotonic_ms()
         self._settle()
 
     def _follow(self) -> None:
@@ -258,10 +271,18 @@ class Process:
         wanted = {t: self._found.tables[t] for t in self._owned if t in self._found.tables}
         old = [t for t, each in self._threads.items() if wanted.get(t) != each.table]
         self._end(old)
+        for topic in old:
+            if topic not in wanted:
+                self._stats.remove(topic)
         for topic, table in wanted.items():
             if topic not in self._threads:
                 self._threads[topic] = TableThread(
-                    table, self._open_client, self._wanted.env, self._offsets, self._report
+                    table,
+                    self._open_client,
+                    self._wanted.env,
+                    self._offsets,
+                    self._report,
+                    self._stats.table(topic, table.target_lag_ms),
                 )
 
     def _end(self, topics: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ argument. Mutable: one value per table.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -32,6 +33,14 @@ IDLE_WAIT_MS = 2_000
 """The longest wait of a fetch when nothing is pending: a broker wakes it at the first record."""
 COMMIT_SHARE_MAX = 0.5
 """The part of the target lag that is left for the commit itself, at most."""
+EARLY_SHARE_MAX = 0.1
+"""By how much of the target lag the commits of several tables are spread: their records often come
+at the same moment, and all would be due at the same one."""
+
+
+def early_share(topic: str) -> float:
+    """The part of the target lag by which this table commits earlier."""
+    return EARLY_SHARE_MAX * (zlib.crc32(topic.encode()) % 1_000) / 1_000
 
 
 class Phase(Enum):
@@ -76,7 +85,10 @@ Step = Fetch | Write | Stop
 class TableState:
     """The state of one table's writer, between its start and its stop."""
 
-    def __init__(self, table: TableTopic, topic_id: str, ready: Ready) -> None:
+    def __init__(
+        self, table: TableTopic, topic_id: str, ready: Ready, early_share: float = 0.0
+    ) -> None:
+        self._early_ms = table.target_lag_ms * early_share
         self.phase = Phase.IDLE
         self.tip = ready.tip
         self.dead = ready.dead
@@ -104,7 +116,13 @@ class TableState:
             return None
         lag_ms = self._table.target_lag_ms
         # The commit takes time too: it starts that much earlier.
-        return self._since_ms + lag_ms - int(min(self._commit_ms, lag_ms * COMMIT_SHARE_MAX))
+        early_ms = min(self._commit_ms + self._early_ms, lag_ms * COMMIT_SHARE_MAX)
+        return self._since_ms + lag_ms - int(early_ms)
+
+    @property
+    def txn_version(self) -> int:
+        """The number of the chain's newest commit; 0 without one."""
+        return self.tip.txn_version if self.tip else 0
 
     def took(self, tp: TopicPartition, next_offset: int, bytes_: int, now_ms: int) -> None:
         """Records of a partition were read up to `next_offset` and wait in files; `bytes_`: the

@@ -12,12 +12,12 @@ from typing import Any
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import verdicts
-from josefine_lake.writer.delta_table import reached
+from josefine_lake.writer.delta_table import MisfitError, reached
 from josefine_lake.writer.start import Ready, Sides, start
 from josefine_lake.writer.table_writer import columns_of
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import noted_stop, world_of
-from pipelines.exactly_once.offset_chain import Stop
+from pipelines.exactly_once.offset_chain import Stop, Tip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def status(
 
 def _one(client: BlockingClient, table: TableTopic, env: Mapping[str, str]) -> TableStatus:
     """Raises StoppedTable."""
-    columns_of(table, env)
+    columns = columns_of(table, env)
     # A look alone: nothing is committed through this world.
     world = world_of(table, client, env, lambda offsets: None)
     topic = world.log.look()
@@ -72,6 +72,13 @@ def _one(client: BlockingClient, table: TableTopic, env: Mapping[str, str]) -> T
     positions = found.positions if isinstance(found, Ready) else reached(sides.found).ends
     files, bytes_ = world.store.files_and_bytes()
     stopped = str(verdicts.by_chain(table, found)) if isinstance(found, Stop) else ""
+    if not stopped and isinstance(sides.found, Tip):
+        stopped = str(verdicts.other_mode(table, sides.found.said) or "")
+    if not stopped:
+        try:
+            world.store.check(columns.schema)
+        except MisfitError as error:
+            stopped = str(verdicts.misfit(table, error))
     if not stopped and table.dead_letter is None:
         # With a dead-letter table, such a record no longer stops the writer.
         stopped = noted_stop(client, table.topic)

@@ -6,26 +6,31 @@ both. An error leaves no open file; what the table has is looked at again by the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.formats.registry import NewerSchemaError
 from josefine_lake.formats.values import Values, values_of
+from josefine_lake.report.table_stats import UNKNOWN, US_PER_MS, TableStats
 from josefine_lake.writer import compaction, verdicts
 from josefine_lake.writer.columns import LETTERS_SCHEMA, Columns, not_below
 from josefine_lake.writer.delta_table import MisfitError
 from josefine_lake.writer.ports import File, Log, OpenFile, Store
 from josefine_lake.writer.start import Ready, Sides, Topic, start, taken_over
-from josefine_lake.writer.state import Fetch, TableState, Write
+from josefine_lake.writer.state import Fetch, TableState, Write, early_share
 from josefine_lake.writer.topic_reader import Read
+from josefine_lake.writer.upkeep import WITHIN_MS, Upkeep
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_spark.base.topic_offsets import ByPartition, nested
 from pipelines.exactly_once.checkpoint_start import LETTERS
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
-from pipelines.model.schema_evolution import other_rows
 from pipelines.sinks.commits import StoppedError
 
 BEAT_MS = 5_000
@@ -52,6 +57,8 @@ class World:
     """Stores with a committed offset why the table stops at a record; it may fail silently."""
     at: Callable[[str], None]
     """Called with the name of each step of a commit."""
+    stats: TableStats = field(default_factory=TableStats)
+    """What metrics and health show of this table."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The user of a schema registry."""
 
@@ -69,6 +76,7 @@ class TableWriter:
         self._letters: list[Any] = []
         self._in_letters: ByPartition = {}
         self._looked_ms = 0
+        self._upkeep = Upkeep()
         self.rows = 0
         """Rows committed since the start."""
 
@@ -139,11 +147,8 @@ class TableWriter:
             dead=None if world.letters is None else world.letters.load(),
             committed={p: at for p, at in world.committed().items() if p in topic.bounds},
         )
-        if isinstance(sides.found, Tip):
-            other = other_rows(sides.found.said, table.mode.value, table.keys)
-            if other:
-                what = other.replace("the file", "the topic")
-                raise verdicts.stopped(table, f"the table {what}", *verdicts.move(table))
+        if isinstance(sides.found, Tip) and (other := verdicts.other_mode(table, sides.found.said)):
+            raise other
         ready = start(table, sides, trust=trust)
         if isinstance(ready, Stop):
             raise self._refused(ready)
@@ -154,11 +159,7 @@ class TableWriter:
             if world.letters is not None and world.letters.is_there:
                 world.letters.ensure(LETTERS_SCHEMA)
         except MisfitError as error:
-            raise verdicts.stopped(
-                table,
-                f"the table does not fit the topic: {error}",
-                *verdicts.move(table),
-            ) from error
+            raise verdicts.misfit(table, error) from error
         if isinstance(sides.dead, Tip):
             self._in_letters = sides.dead.reached.ends
         known = {p: at for p, at in ready.positions.items() if ready.tip is not None}
@@ -167,7 +168,8 @@ class TableWriter:
             # once more.
             world.commit_offsets(known or ready.positions)
         self._looked_ms = world.clock_ms()
-        return TableState(table, topic.id, ready)
+        world.stats.started(ready.positions, world.log.stable_ends(ready.positions))
+        return TableState(table, topic.id, ready, early_share(table.topic))
 
     def _step(self, state: TableState, *, at_end: bool) -> None:
         world = self._world
@@ -198,6 +200,8 @@ class TableWriter:
             state.added(tp, bounds.earliest)
 
     def _take(self, state: TableState, read: Read) -> None:
+        # Before they are decoded: the table lacks them also if one of them stops it.
+        self._world.stats.read(read.partition, *_times_ms(read.batches), read.end)
         for records in read.batches:
             rows, letters = self._columns.rows(records)
             if letters is not None:
@@ -238,7 +242,7 @@ class TableWriter:
         # The files are closed, and so durable, before any commit names one.
         world.at("before_files")
         added = [] if self._file is None else [self._file.close(world.wall_ms())]
-        rows = 0 if self._file is None else self._file.rows
+        rows, bytes_ = (0, 0) if self._file is None else (self._file.rows, self._file.bytes)
         self._write_letters(state, step)
         more: dict[str, Any] = {
             "mode": self._table.mode.value,
@@ -255,8 +259,9 @@ class TableWriter:
         world.at("after_commit")
         self.rows += rows
         state.committed(step, world.clock_ms() - now_ms)
+        world.stats.committed(rows, bytes_, state.positions, world.wall_ms())
         world.commit_offsets(dict(state.positions))
-        self._compact()
+        self._keep_up(state)
 
     def _write_letters(self, state: TableState, step: Write) -> None:
         """Commit the dead letters that their table lacks; without any the chain only advances."""
@@ -275,14 +280,31 @@ class TableWriter:
             world.at("before_dead_letters")
             world.letters.commit(added, commit, LETTERS_SCHEMA, {}, _nowhere)
             self._in_letters = commit.end.ends
+            world.stats.dead_letters += file.rows
             world.at("after_dead_letters")
         state.dead_committed(commit, wrote=bool(left))
 
-    def _compact(self) -> None:
-        """Rewrite small files if there are too many."""
-        files, bytes_ = self._world.store.files_and_bytes()
-        if compaction.is_due(files, bytes_):
-            self._world.store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
+    def _keep_up(self, state: TableState) -> None:
+        """Rewrite small files if there are too many, and delete those that no reader needs."""
+        world, upkeep = self._world, self._upkeep
+        files, bytes_ = world.store.files_and_bytes()
+        try:
+            if upkeep.compacts(files, bytes_, world.clock_ms()):
+                upkeep.compact_failed(world.clock_ms())  # unless it succeeds
+                world.store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
+                upkeep.compacted()
+                world.stats.compactions += 1
+                files, bytes_ = world.store.files_and_bytes()
+            retention_ms, version = self._table.deleted_retention_ms, state.txn_version
+            if retention_ms is not None and upkeep.vacuums(version, world.clock_ms()):
+                deleted, is_finished = world.store.vacuum(retention_ms, WITHIN_MS)
+                upkeep.vacuumed(world.clock_ms(), is_finished=is_finished)
+                world.stats.files_deleted += deleted
+            world.stats.upkeep_problem = ""
+        except (DeltaError, OSError) as error:
+            # The rows are committed: the next ones must not wait for this.
+            world.stats.upkeep_failed(str(error))
+        world.stats.has(files, bytes_)
 
     def _refused(self, stop: Stop) -> StoppedTable:
         return StoppedTable(verdicts.by_chain(self._table, stop))
@@ -301,6 +323,13 @@ def columns_of(table: TableTopic, env: Mapping[str, str]) -> Columns:
         return Columns(table, values, env)
     except ValueError as error:
         raise verdicts.stopped(table, str(error)) from error
+
+
+def _times_ms(batches: Sequence[Any]) -> tuple[int, int]:
+    """The oldest and the newest timestamp of records; UNKNOWN without one."""
+    bounds = [pc.min_max(each.column("timestamp").cast(pa.int64())).as_py() for each in batches]
+    found = [each // US_PER_MS for pair in bounds for each in pair.values() if each is not None]
+    return (min(found), max(found)) if found else (UNKNOWN, UNKNOWN)
 
 
 def _nowhere(place: str) -> None:

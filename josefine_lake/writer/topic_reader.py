@@ -29,11 +29,13 @@ NO_END = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """The records of a partition in one fetch. `next_offset`: the first one after them."""
+    """The records of a partition in one fetch. `next_offset`: the first one after them. `end`: the
+    last stable offset at that time."""
 
     partition: TopicPartition
     batches: list[Any]
     next_offset: int
+    end: int
 
 
 class OutOfRangeError(Exception):
@@ -96,7 +98,12 @@ class TopicReader:
             decoded = self._decoder(tp).decode(answer.records, positions[tp], NO_END, aborted)
             if decoded.next_offset > positions[tp]:
                 found.append(
-                    Read(partition=tp, batches=decoded.batches, next_offset=decoded.next_offset)
+                    Read(
+                        partition=tp,
+                        batches=decoded.batches,
+                        next_offset=decoded.next_offset,
+                        end=answer.last_stable_offset,
+                    )
                 )
         return found
 

@@ -5,11 +5,14 @@ Each names the table, what is wrong and the way out. Other tables continue.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from josefine_lake.config.leases import GROUP
 from josefine_lake.config.table_topic import TableTopic
 from pipelines.exactly_once.offset_chain import Stop, Verdict
+from pipelines.model.schema_evolution import other_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,21 @@ def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
     if verdict is Verdict.DEAD_LETTERS_GONE:
         return ("bring the dead-letter table back", f"{trust}  # continue without them")
     return move(table)
+
+
+def other_mode(table: TableTopic, said: Mapping[str, Any]) -> StoppedTable | None:
+    """The stop of a table whose commits changed rows in another way. `said`: the metadata of the
+    newest one."""
+    other = other_rows(said, table.mode.value, table.keys)
+    if not other:
+        return None
+    what = other.replace("the file", "the topic")
+    return stopped(table, f"the table {what}", *move(table))
+
+
+def misfit(table: TableTopic, why: object) -> StoppedTable:
+    """The stop of a table that cannot take the topic's rows."""
+    return stopped(table, f"the table does not fit the topic: {why}", *move(table))
 
 
 def move(table: TableTopic) -> tuple[str, ...]:

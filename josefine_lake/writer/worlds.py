@@ -14,6 +14,7 @@ from josefine_broker.client import groups
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.leases import GROUP
 from josefine_lake.config.table_topic import Evolution, Mode, TableTopic
+from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer import failpoints, verdicts
 from josefine_lake.writer.changes import PendingChanges
 from josefine_lake.writer.columns import order_of
@@ -43,10 +44,12 @@ def world_of(
     client: BlockingClient,
     env: Mapping[str, str],
     commit_offsets: Callable[[ByPartition], None],
+    stats: TableStats | None = None,
 ) -> World:
     """The world of one table. Raises StoppedTable for a place that cannot be written."""
     folders, run = Folders({}, env), uuid4().hex
-    main = _table(table, folders, table.location, table.chain, run, table.evolution)
+    merges = table.mode is Mode.UPSERT
+    main = _table(table, folders, table.location, table.chain, run, table.evolution, merges=merges)
     letters = None
     if table.dead_letter is not None:
         # A pipeline that had the table may have made this one, without headers.
@@ -74,6 +77,7 @@ def world_of(
         commit_offsets=commit_offsets,
         note_stop=lambda tp, offset, why: note_stop(client, tp, offset, why),
         at=failpoints.hit,
+        stats=stats or TableStats(),
         env=env,
     )
 
@@ -100,10 +104,12 @@ def _table(
     name: ChainName,
     run: str,
     evolution: Evolution = Evolution.NONE,
+    *,
+    merges: bool = False,
 ) -> ChainedTable:
     folder = opened(table, folders, where)
     link = Link(pipeline=name.pipeline, sink=name.sink, run=run)
-    return ChainedTable(folder, link, evolution)
+    return ChainedTable(folder, link, evolution, merges=merges)
 
 
 def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:

@@ -206,6 +206,7 @@ def test_a_table_with_a_poisoned_record_stops_alone(broker: Any, tmp_path: Path)
 
     try:
         assert writer.stderr is not None
+        assert "/metrics" in writer.stderr.readline()
         first = writer.stderr.readline()
         sent(broker, "healthy", [{"id": 1}])
         wait_until(
@@ -228,6 +229,30 @@ def test_a_table_with_a_poisoned_record_stops_alone(broker: Any, tmp_path: Path)
     resumed = tables(broker, "run", "--topic", "poisoned", "--once")
     assert resumed.code == 0, resumed.err
     assert ([row["id"] for row in rows(bad)], len(rows(tmp_path / "letters"))) == ([1], 1)
+
+
+def test_upsert_into_an_append_only_table_stops_with_a_sentence_in_the_status(
+    broker: Any, tmp_path: Path
+) -> None:
+    lake = tmp_path / "only"
+    how = {"format": "json", "schema": "id INT", "mode": "upsert", "keys": "id"}
+    made(broker, "only", location=str(lake), **how)
+    sent(broker, "only", [{"id": 1}])
+    assert tables(broker, "run", "--topic", "only", "--once").code == 0
+    DeltaTable(str(lake)).alter.set_table_properties({"delta.appendOnly": "true"})
+    sent(broker, "only", [{"id": 2}])
+
+    refused = tables(broker, "run", "--topic", "only", "--once")
+    shown = state_of(broker, "only")["stopped"]
+    DeltaTable(str(lake)).alter.set_table_properties({"delta.appendOnly": "false"})
+    resumed = tables(broker, "run", "--topic", "only", "--once")
+
+    assert refused.code == 1
+    assert "it is append-only (delta.appendOnly), and mode upsert" in refused.err
+    assert "it is append-only (delta.appendOnly), and mode upsert" in shown
+    assert "set delta.appendOnly=false on the table" in shown
+    assert resumed.code == 0, resumed.err
+    assert sorted(row["id"] for row in rows(lake)) == [1, 2]
 
 
 def state_of(broker: Any, topic: str) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from josefine_broker.engine.metadata.config_texts import (
 MIB = 1 << 20
 TARGET_LAG_MS = 30_000
 TARGET_FILE_BYTES = 128 * MIB
+DELETED_RETENTION_MS = 7 * 24 * 3_600_000
+"""Delta's own retention of removed files: a reader of an older version may still use them."""
 DEAD_LETTER_FAIL = "fail"
 FORMATS = ("raw", "json", "avro", "protobuf", "debezium")
 """The formats that the table writer decodes."""
@@ -59,6 +61,7 @@ class TableSettings:
     """Path or URI of the dead-letter table, or `fail`; empty: next to the table."""
     target_lag_ms: int = TARGET_LAG_MS
     target_file_bytes: int = TARGET_FILE_BYTES
+    deleted_retention_ms: int = DELETED_RETENTION_MS
 
 
 class TableKey(NamedTuple):
@@ -155,6 +158,13 @@ def _columns(value: Value) -> None:
         raise ValueError("a bracket is not closed")
 
 
+def _retention(value: Value) -> None:
+    """Delta's minimum, so that no reader of a version within it misses a file."""
+    assert isinstance(value, int)
+    if value != -1 and value < DELETED_RETENTION_MS:
+        raise ValueError(f"must be -1 or at least {DELETED_RETENTION_MS}, a week as Delta has it")
+
+
 _STRING, _LONG = ConfigType.STRING, ConfigType.LONG
 
 TABLE_KEYS: tuple[TableKey, ...] = (
@@ -193,6 +203,11 @@ TABLE_KEYS: tuple[TableKey, ...] = (
         "Largest time from the read of a record to the commit that has it."),
     TableKey("josefine.table.target.file.bytes", _LONG, "target_file_bytes", at_least(MIB),
         "Size of a data file after which it is committed before that time."),
+    TableKey("josefine.table.deleted.file.retention.ms", _LONG, "deleted_retention_ms",
+        _retention,
+        "Retention of data files that are no longer in the table, as compactions and merges leave"
+        " them: then they are deleted. The table's `delta.deletedFileRetentionDuration` counts if"
+        " it is longer. -1: they are never deleted."),
 )  # fmt: skip
 """One row per config."""
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from josefine_arrow.batches.columns import arrow_schema
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import Format, TableTopic
+from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer.start import Found, Topic
 from josefine_lake.writer.table_writer import TableWriter, World
 from josefine_lake.writer.topic_reader import Read
@@ -33,6 +34,7 @@ class MemoryFile:
     def __init__(self, closed_ms: list[int]) -> None:
         self.held: list[dict[str, Any]] = []
         self._closed_ms = closed_ms
+        self.bytes = 0
 
     @property
     def rows(self) -> int:
@@ -47,6 +49,7 @@ class MemoryFile:
 
     def close(self, at_ms: int) -> Any:
         self._closed_ms.append(at_ms)
+        self.bytes = self.size
         return self.held
 
     def discard(self) -> None:
@@ -89,6 +92,8 @@ class MemoryStore:
     def ensure(self, schema: Any) -> None:
         self.seen = max(self.seen, 0)
 
+    def check(self, schema: Any) -> None: ...
+
     def commit(
         self,
         files: Sequence[Any],
@@ -106,6 +111,9 @@ class MemoryStore:
 
     def files_and_bytes(self) -> tuple[int, int]:
         return len(self.table.commits), 0
+
+    def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
+        return 0, True
 
     def compact(self, file_bytes: int) -> None:
         raise AssertionError("a test with so few commits has nothing to compact")
@@ -134,12 +142,30 @@ class Lake:
     def send(self, partition: int, *values: bytes) -> None:
         self.values[partition] += values
 
-    def run(self, at: Callable[[str], None] = lambda place: None, *, trust: bool = False) -> None:
+    def run(
+        self,
+        at: Callable[[str], None] = lambda place: None,
+        *,
+        trust: bool = False,
+        store: MemoryStore | None = None,
+        stats: TableStats | None = None,
+    ) -> None:
         """One writer, up to the end. Raises KilledError, StoppedTable."""
-        world = World(
+        world = self.world(at, store, stats)
+        TableWriter(self.table, world).run(lambda: False, once=True, trust=trust)
+
+    def world(
+        self,
+        at: Callable[[str], None],
+        store: MemoryStore | None = None,
+        stats: TableStats | None = None,
+    ) -> World:
+        """The world of a new writer."""
+        return World(
             note_stop=lambda tp, offset, why: self.notes.append((tp, offset, why)),
             log=MemoryLog(self),
-            store=MemoryStore(self.main),
+            store=store or MemoryStore(self.main),
+            stats=stats or TableStats(),
             letters=MemoryStore(self.dead) if self.letters else None,
             open_file=lambda store, schema: MemoryFile(self.closed_ms),
             clock_ms=lambda: self.now_ms,
@@ -148,7 +174,6 @@ class Lake:
             commit_offsets=self.group.update,
             at=at,
         )
-        TableWriter(self.table, world).run(lambda: False, once=True, trust=trust)
 
     def expected(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """(places of good records, places of bad ones), sorted."""
@@ -191,7 +216,8 @@ class MemoryLog:
             values = self._lake.values[tp.partition][at : at + 2]
             if values:
                 batch = records(tp.partition, at, values)
-                found.append(Read(partition=tp, batches=[batch], next_offset=at + len(values)))
+                found.append(Read(partition=tp, batches=[batch], next_offset=at + len(values),
+                                  end=len(self._lake.values[tp.partition])))  # fmt: skip
         return found
 
 

@@ -14,6 +14,7 @@ import yaml
 
 from conf.grafana_board import board
 from josefine_broker.host.metric_table import METRICS, SECTIONS, Kind
+from josefine_lake.report.metric_table import METRICS as OF_TABLES
 from pipelines.report.metric_table import METRICS as OF_PIPELINES
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -25,7 +26,7 @@ OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 
 def exported() -> set[str]:
     names = set()
-    for metric in (*METRICS.values(), *OF_PIPELINES.values()):
+    for metric in (*METRICS.values(), *OF_PIPELINES.values(), *OF_TABLES.values()):
         endings = OF_A_HISTOGRAM if metric.kind is Kind.HISTOGRAM else ("",)
         names |= {f"{metric.exported}{ending}" for ending in endings}
     return names

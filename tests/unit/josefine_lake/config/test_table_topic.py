@@ -36,6 +36,18 @@ def test_fail_means_no_dead_letter_table() -> None:
     assert (found.dead_letter, found.format) == (None, Format.JSON)
 
 
+def test_files_are_kept_for_ever_only_if_the_topic_asks_for_it() -> None:
+    def retention_ms(**configs: str) -> int | None:
+        found = table_topic("t", {PREFIX + "location": "/t", **configs})
+        assert found is not None
+        return found.deleted_retention_ms
+
+    week_ms = 7 * 24 * 3_600_000
+    assert retention_ms() == week_ms
+    assert retention_ms(**{PREFIX + "deleted.file.retention.ms": "-1"}) is None
+    assert retention_ms(**{PREFIX + "deleted.file.retention.ms": str(2 * week_ms)}) == 2 * week_ms
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("mode", "merge"), ("format", "xml"), ("key.format", "csv")]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -136,6 +137,45 @@ def test_columns_that_cannot_all_be_added_change_nothing(
         table.ensure(pa.schema(list(wanted.items())))
 
     assert DeltaTable(str(tmp_path / "t")).version() == 0
+
+
+def test_a_table_has_a_checkpoint_of_its_log_in_every_100_commits_and_the_chain_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Else each look at the table would read all commits since its start."""
+    lake = tmp_path / "t"
+    table = opened(lake)
+    for number in range(1, 206):
+        commit(table, number)
+
+    assert len(list((lake / "_delta_log").glob("*.checkpoint.parquet"))) == 2
+    found = opened(lake).load()
+    assert isinstance(found, Tip)
+    assert (found.txn_version, found.reached.ends) == (205, {TP: 205})
+
+
+def test_old_log_entries_are_cleaned_up_with_a_checkpoint_and_the_chain_goes_on(
+    tmp_path: Path,
+) -> None:
+    lake, log = tmp_path / "t", tmp_path / "t/_delta_log"
+    table = opened(lake)
+    for number in range(1, 151):
+        commit(table, number)
+    for path in log.iterdir():
+        then = path.stat().st_mtime - 40 * 86_400
+        os.utime(path, (then, then))
+    assert (log / f"{0:020}.json").exists()
+
+    table = opened(lake)
+    for number in range(151, 206):
+        commit(table, number)
+
+    assert not (log / f"{0:020}.json").exists()
+    assert len(list(log.glob("*.json"))) < 150
+    assert numbers(lake) == [*range(1, 206)]
+    found = opened(lake).load()
+    assert isinstance(found, Tip)
+    assert (found.txn_version, found.reached.ends) == (205, {TP: 205})
 
 
 def test_dates_and_times_that_python_does_not_have_are_written(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.membership import Membership
 from josefine_lake.config.leases import lease_partition
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer import process, verdicts
 from josefine_lake.writer.discovery import Discovered
 from josefine_lake.writer.process import Offsets, Process, TableThread, Wanted
@@ -26,8 +27,10 @@ def test_a_table_is_tried_again_after_an_error_that_nobody_expected() -> None:
         tries.append(1)
         raise RuntimeError("unheard of")
 
-    table = TableTopic(topic="t", location="/t")
-    thread = TableThread(table, open_client, {}, Offsets(), reports.append, pauses_ms=(1, 10))
+    table, stats = TableTopic(topic="t", location="/t"), TableStats()
+    thread = TableThread(
+        table, open_client, {}, Offsets(), reports.append, stats, pauses_ms=(1, 10)
+    )
     wait_until(lambda: len(tries) > 1, 30, "a second try")
     thread.end()
     thread.join(0)
@@ -35,23 +38,27 @@ def test_a_table_is_tried_again_after_an_error_that_nobody_expected() -> None:
     assert reports == [
         "table of topic `t`: RuntimeError: unheard of; the writer tries again",
     ]
+    assert (stats.errors > 0, stats.is_stopped) == (True, False)
 
 
 def test_a_stopped_table_is_looked_at_again_once_a_person_may_have_resolved_it() -> None:
     tries, reports = [], []
-    table = TableTopic(topic="t", location="/t")
+    table, stats = TableTopic(topic="t", location="/t"), TableStats()
 
     def open_client() -> BlockingClient:
         tries.append(1)
         raise verdicts.stopped(table, "the table was dropped")
 
-    thread = TableThread(table, open_client, {}, Offsets(), reports.append, pauses_ms=(1, 10))
+    thread = TableThread(
+        table, open_client, {}, Offsets(), reports.append, stats, pauses_ms=(1, 10)
+    )
     wait_until(lambda: len(tries) > 2, 30, "a third look")
     thread.end()
     thread.join(0)
 
     assert len(reports) == 1, "the same reason is reported once"
     assert "the table was dropped" in reports[0]
+    assert (stats.problem, stats.is_stopped) == (reports[0], True)
 
 
 class FakeClient:
@@ -120,6 +127,7 @@ def test_a_topic_that_gains_partitions_is_leased_again(discovering: Any) -> None
     client.assigned = [()]  # another process has the lease now
     beat(made)
     assert (client.joins, set(made._threads)) == (2, set())
+    assert made._stats.tables == {}, "the lag of a table that another process writes would grow"
 
     beat(made)
     assert client.joins == 2, "the same partitions need no other generation"

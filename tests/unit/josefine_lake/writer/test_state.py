@@ -9,7 +9,15 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import compaction
 from josefine_lake.writer.start import Ready
-from josefine_lake.writer.state import IDLE_WAIT_MS, Fetch, Phase, TableState, Write
+from josefine_lake.writer.state import (
+    EARLY_SHARE_MAX,
+    IDLE_WAIT_MS,
+    Fetch,
+    Phase,
+    TableState,
+    Write,
+    early_share,
+)
 
 TP = TopicPartition("t", 0)
 
@@ -59,6 +67,18 @@ def test_a_slow_commit_starts_earlier_but_not_before_half_of_the_target_lag() ->
         step = writer.next(1_000)
         assert isinstance(step, Write)
         writer.committed(step, took_ms)
+
+
+def test_commits_of_many_tables_are_spread_before_the_target_lag() -> None:
+    shares = [early_share(f"t-{number}") for number in range(200)]
+    assert all(0 <= each < EARLY_SHARE_MAX for each in shares)
+    assert max(sum(low <= each < low + 0.01 for each in shares) for low in (0, 0.03, 0.09)) < 40
+
+    table = TableTopic(topic="t", location="/t", target_lag_ms=1_000)
+    ready = Ready(positions={TP: 0}, tip=None, dead=None)
+    writer = TableState(table, "1", ready, early_share=0.1)
+    writer.took(TP, 1, 10, 5_000)
+    assert writer.due_ms() == 5_900
 
 
 @given(reads=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), max_size=40))

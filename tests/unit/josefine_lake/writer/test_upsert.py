@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.writer import delta_table
 from josefine_lake.writer.changes import DELETED, PendingChanges
-from josefine_lake.writer.delta_table import ChainedTable
+from josefine_lake.writer.delta_table import ChainedTable, MisfitError
 from josefine_lake.writer.merge import write
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.offset_chain import Commit
@@ -176,3 +176,22 @@ def test_replaced_changes_are_dropped_before_their_commit(monkeypatch: pytest.Mo
     assert found.rows == 5_000
     assert found.size < 10_000
     assert found.close(0).rows.to_pylist()[-1]["_offset"] == 4_999
+
+
+def test_an_append_only_table_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    lake = str(tmp_path / "t")
+    DeltaTable.create(lake, SCHEMA, configuration={"delta.appendOnly": "true"})
+    folder = Folders({}, {}).open(lake)
+    assert folder is not None
+    link = Link(pipeline="table_topics", sink="t", run="one")
+
+    table = ChainedTable(folder, link, merges=True)
+    table.load()
+    for refused in (table.check, table.ensure):
+        with pytest.raises(MisfitError, match=r"append-only \(delta.appendOnly\)"):
+            refused(SCHEMA)
+
+    appending = ChainedTable(folder, link)
+    appending.load()
+    appending.ensure(SCHEMA)
+    assert DeltaTable(lake).version() == 0

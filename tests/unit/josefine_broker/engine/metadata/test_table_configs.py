@@ -38,6 +38,8 @@ def checked(**configs: str) -> tuple[tuple[str, str], ...]:
         {"format": "debezium", "schema__registry": "http://r:8081", "mode": "upsert", "keys": "id"},
         {"mode": "upsert", "keys": "key"},
         {"target__lag__ms": "1000", "target__file__bytes": "1048576"},
+        {"deleted__file__retention__ms": "-1"},
+        {"deleted__file__retention__ms": "604800000"},
     ],
 )
 def test_a_table_that_the_writer_can_keep_is_accepted(configs: dict[str, str]) -> None:
@@ -92,6 +94,8 @@ def test_a_table_that_the_writer_can_keep_is_accepted(configs: dict[str, str]) -
         ({"format": "json", "schema": "id INT>"}, "closes nothing"),
         ({"location": "/t", "dead__letter": "/t"}, "choose another"),
         ({"target__lag__ms": "5"}, "must be from 100"),
+        ({"deleted__file__retention__ms": "604799999"}, "must be -1 or at least 604800000"),
+        ({"deleted__file__retention__ms": "-2"}, "must be -1 or at least 604800000"),
     ],
 )
 def test_what_the_writer_cannot_keep_is_refused_with_the_reason(
