@@ -32,7 +32,7 @@ from josefine_broker.observe.storage import room_bytes
 CLEANER_CHECK_MS = 1_000
 """Interval of checks whether a pass is over, or a log must be cleaned."""
 SCRUB_CHECK_MS = 1_000
-ARCHIVE_CHECK_MS = 5_000
+ARCHIVE_CHECK_MS = 2_000
 """Interval of questions for what archives have: a part of the time that an answer counts."""
 REPAIR_CHECK_MS = 200
 """A consumer that meets damage waits for this, and for the repair."""

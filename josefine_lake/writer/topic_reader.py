@@ -6,7 +6,7 @@ advance the position; all partitions are read in turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,9 @@ class OutOfRangeError(Exception):
 
 class TopicReader:
     """Reads one topic. Mutable: a decoder for each partition."""
+
+    columns: Sequence[str] | None = None
+    """The columns of its records; None: those of a source without `decode`, with headers."""
 
     def __init__(self, client: BlockingClient, topic: str) -> None:
         self._client = client
@@ -103,5 +106,7 @@ class TopicReader:
     def _decoder(self, tp: TopicPartition) -> Any:
         if tp not in self._decoders:
             made = decoder_class()
-            self._decoders[tp] = made(tp.topic, tp.partition, include_headers=True)
+            self._decoders[tp] = made(
+                tp.topic, tp.partition, include_headers=True, columns=self.columns
+            )
         return self._decoders[tp]
