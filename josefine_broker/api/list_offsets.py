@@ -13,7 +13,7 @@ records would expand too far is MESSAGE_TOO_LARGE: clients do not retry that.
 from collections.abc import Callable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition, SearchPort
 from josefine_broker.engine.partition.partition import Partition
@@ -179,6 +179,14 @@ class Lookup:
         if timestamp_ms == LATEST:
             _check_end_known(partition, self._version)
             return self._end(hosted), -1, partition.leader_epoch
+        archive = self._ctx.ports.archive
+        if timestamp_ms == EARLIEST and archive is not None and hosted.settings.log.archived:
+            tp = TopicPartition(self._topic, self._part.partition_index)
+            first = archive.start(tp, hosted)
+            if first is None:
+                raise _not_available(self._version, "the archive's start is not known yet")
+            if first < hosted.log.log_start_offset:
+                return first, -1, NO_LEADER_EPOCH
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
             start = hosted.log.log_start_offset
             return start, -1, partition.epochs.epoch_of(start)
@@ -253,8 +261,13 @@ def _check_end_known(partition: Partition, version: int) -> None:
     """A new leader's high watermark may lag its predecessor's: offsets must not go back (KIP-207,
     since v5; older clients get another retriable error)."""
     if not partition.knows_high_watermark:
-        code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
-        raise KafkaError(code, "the high watermark is not known yet")
+        raise _not_available(version, "the high watermark is not known yet")
+
+
+def _not_available(version: int, why: str) -> KafkaError:
+    """A retriable error of this version."""
+    code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
+    return KafkaError(code, why)
 
 
 def _failed(part: e.ListOffsetsPartition, error: KafkaError) -> e.ListOffsetsPartitionResponse:

@@ -16,6 +16,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.replicas.archive_ends import ArchiveEnds
+from josefine_broker.engine.replicas.archive_reads import ArchiveReads
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
@@ -23,6 +24,7 @@ from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.net.admin_http import Page
+from josefine_broker.host.peers.archive_client import ArchiveClient
 from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.host.ticker import Duty
 from josefine_broker.host.worker import Worker
@@ -78,6 +80,10 @@ class Upkeep:
         self._ctx, self.archives = ctx, ArchiveEnds(ctx)
         hosting.archived_end = lambda tp: self.archives.bound(tp).end
         self._manager, self._clock = manager, clock
+        self._archive_client: ArchiveClient | None = None
+        if (port := config.log.archive_reader_port) is not None:
+            self._archive_client = ArchiveClient(port, clock)
+            ctx.ports.archive = ArchiveReads(ctx, self._archive_client.ask)
         self._healing = Healing(ctx, hosting.damaged, self.scrub, self.repairs)
 
     def duties(self) -> tuple[Duty, ...]:
@@ -117,6 +123,8 @@ class Upkeep:
 
     async def stop(self) -> None:
         """End the running work, and store how far the scrub has come."""
+        if self._archive_client is not None:
+            await self._archive_client.stop()
         for worker in self._workers:
             await worker.stop()
         self.scrub.store()

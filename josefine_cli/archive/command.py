@@ -157,6 +157,53 @@ def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None
 
 
 @app.command()
+def serve(
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port on this machine; 0: any free one.")
+    ] = 9650,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Serve the records below the local log start to the brokers of this machine.
+
+    Brokers read from it with `log.archive_reader_port` set to its port. It listens on 127.0.0.1
+    alone, because it asks nobody who they are.
+
+    \b
+    Example: josefine archive serve --port 9650
+    """
+    need("the archive reader", *PACKAGES)
+    import select
+    import threading
+
+    from josefine_lake.archive.serve import Archives
+    from josefine_lake.archive.serve import serve as listen
+    from josefine_lake.writer.data_file import use_little_memory
+
+    use_little_memory(os.environ)
+    where = checked_addresses(bootstrap_of(bootstrap))
+    security = configured_security(os.environ, where)
+    ended = threading.Event()
+    with StopSignals() as signals:
+
+        def wait() -> None:
+            select.select([signals.descriptor], [], [])
+            ended.set()
+
+        threading.Thread(target=wait, daemon=True).start()
+
+        def open_client() -> BlockingClient:
+            return BlockingClient(where, client_id="josefine-archive-reader", security=security)
+
+        started = lambda at: print(f"serving archives on 127.0.0.1:{at}", flush=True)  # noqa: E731
+        try:
+            listen(port, Archives(open_client, os.environ), ended, started, note)
+        except OSError as error:
+            raise UserError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
+    if signals.number == signal.SIGINT:
+        raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
+
+
+@app.command()
 def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
     """Show each partition's local start, the archive's end, and why retention waits.
 

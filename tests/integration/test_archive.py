@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Assigned
 from deltalake import DeltaTable
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient, BlockingProducer, NewTopic
+from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
 from tests.support.fixtures import broker_fixture
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 WAIT_S = 60.0
@@ -106,3 +109,111 @@ def waits_after_more(broker: Any) -> str:
     """Something is due again, so the reason is shown."""
     sent(broker, "kept", 1)
     return waits(broker)
+
+
+@contextmanager
+def reader(broker: Any, port: int) -> Iterator[subprocess.Popen[str]]:
+    """The archive reader, once it serves."""
+    process = josefine_process(broker.bootstrap, "archive", "serve", "--port", str(port))
+    try:
+        assert process.stdout is not None
+        assert f":{port}" in process.stdout.readline()
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=WAIT_S)
+
+
+def test_any_kafka_client_reads_below_the_local_start(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (port,) = free_ports(1)
+    lake = tmp_path / "deep"
+    with BrokerProcess(
+        tmp_path_factory.mktemp("reading"),
+        group__initial_rebalance_delay_ms=0,
+        group__min_session_timeout_ms=500,
+        log__retention_check_interval_ms=200,
+        log__archive_reader_port=port,
+    ) as broker:
+        made(broker, "deep", lake)
+        expected = produced(broker, "deep", 60)
+        with writer(broker):
+            wait_until(lambda: local_start_only(broker, "deep") > 20, WAIT_S, "segments deleted")
+        with reader(broker, port):
+            assert consumed(broker, "deep", count) == expected
+            assert local_start(broker, "deep") == 0
+
+
+def local_start_only(broker: Any, topic: str) -> int:
+    """Of the log, without the archive (ListOffsets -4)."""
+    tp = TopicPartition(topic, 0)
+    with BlockingClient(broker.bootstrap) as client:
+        return client.list_offsets({tp: -4})[tp].offset
+
+
+Consumed = list[tuple[int, bytes | None, bytes | None, Any, tuple[int, int]]]
+
+
+def produced(broker: Any, topic: str, count: int) -> int:
+    """The number of committed records out of these of every shape: transactions that commit and abort, nulls, headers, codecs."""
+    committed = 0
+    for at, codec in enumerate(("none", "gzip", "lz4", "zstd", "snappy")):
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "compression.type": codec,
+                "transactional.id": f"t{at}",
+                "linger.ms": 0,
+            }
+        )
+        producer.init_transactions(WAIT_S)
+        for n in range(count // 5):
+            producer.begin_transaction()
+            headers = [("h", b"1"), ("h", None), ("", b"")] if n % 3 else None
+            producer.produce(
+                topic,
+                value=None if n % 7 == 3 else b"v" * (80 + n),
+                key=None if n % 4 == 1 else b"%d" % n,
+                headers=headers,
+                timestamp=1_700_000_000_000 + n * 1_000 - at,
+                partition=0,
+            )
+            if n % 5 == 4:
+                producer.abort_transaction(WAIT_S)
+            else:
+                producer.commit_transaction(WAIT_S)
+                committed += 1
+    return committed
+
+
+def shape(message: Any) -> tuple[int, bytes | None, bytes | None, Any, tuple[int, int]]:
+    return (
+        message.offset(), message.key(), message.value(), message.headers(), message.timestamp()
+    )  # fmt: skip
+
+
+def consumed(broker: Any, topic: str, count: int) -> Consumed:
+    """The first records from offset 0 on, as librdkafka has them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    consumer.assign([Assigned(topic, 0, 0)])
+    found: Consumed = []
+    try:
+
+        def more() -> bool:
+            for message in consumer.consume(100, 0.2):
+                assert message.error() is None, message.error()
+                found.append(shape(message))
+            return len(found) >= count
+
+        wait_until(more, WAIT_S, f"{count} records, found {len(found)}")
+    finally:
+        consumer.close()
+    return found
