@@ -17,6 +17,7 @@ from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition, SearchPort
 from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.ports import ArchivePort
 from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 from josefine_broker.wire.entities import list_offsets as e
@@ -124,7 +125,7 @@ class Lookup:
             if part.timestamp == MAX_TIMESTAMP or part.timestamp >= 0:
                 wanted = None if part.timestamp == MAX_TIMESTAMP else part.timestamp
                 self.leader_epoch = partition.leader_epoch
-                self.search = self.hosted.log.timestamp_search(wanted)
+                self.search = self._search(self.hosted, wanted)
                 if self.search is not None:
                     return False
                 self._answer(self._found(self.hosted, None))
@@ -145,6 +146,7 @@ class Lookup:
             assert hosted is not None
             hosted.partition.check_serves(self.leader_epoch)
             is_gone = isinstance(found, tuple) and found[0] < hosted.log.log_start_offset
+            is_gone = is_gone and self._archive(hosted) is None
             if (is_gone or isinstance(found, KafkaError)) and self._attempts < ATTEMPTS_MAX:
                 return self.begin()
             if isinstance(found, KafkaError):
@@ -173,16 +175,29 @@ class Lookup:
             return NOT_FOUND
         return found
 
+    @property
+    def _tp(self) -> TopicPartition:
+        return TopicPartition(self._topic, self._part.partition_index)
+
+    def _archive(self, hosted: HostedPartition) -> ArchivePort | None:
+        """Where the records below the local start can be read."""
+        return self._ctx.ports.archive if hosted.settings.log.archived else None
+
+    def _search(self, hosted: HostedPartition, timestamp_ms: int | None) -> SearchPort | None:
+        archive = self._archive(hosted)
+        if archive is None or timestamp_ms is None:
+            return hosted.log.timestamp_search(timestamp_ms)
+        return archive.search(self._tp, hosted, timestamp_ms)
+
     def _at_an_end(self, hosted: HostedPartition) -> tuple[int, int, int]:
         """(offset, timestamp or -1, leader epoch or -1). Raises KafkaError."""
         partition, timestamp_ms = hosted.partition, self._part.timestamp
         if timestamp_ms == LATEST:
             _check_end_known(partition, self._version)
             return self._end(hosted), -1, partition.leader_epoch
-        archive = self._ctx.ports.archive
-        if timestamp_ms == EARLIEST and archive is not None and hosted.settings.log.archived:
-            tp = TopicPartition(self._topic, self._part.partition_index)
-            first = archive.start(tp, hosted)
+        archive = self._archive(hosted)
+        if timestamp_ms == EARLIEST and archive is not None:
+            first = archive.start(self._tp, hosted)
             if first is None:
                 raise _not_available(self._version, "the archive's start is not known yet")
             if first < hosted.log.log_start_offset:

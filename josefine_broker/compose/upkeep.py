@@ -82,8 +82,8 @@ class Upkeep:
         self._manager, self._clock = manager, clock
         self._archive_client: ArchiveClient | None = None
         if (port := config.log.archive_reader_port) is not None:
-            self._archive_client = ArchiveClient(port, clock)
-            ctx.ports.archive = ArchiveReads(ctx, self._archive_client.ask)
+            client = self._archive_client = ArchiveClient(port, clock)
+            ctx.ports.archive = ArchiveReads(ctx, client.ask, client.ask_time)
         self._healing = Healing(ctx, hosting.damaged, self.scrub, self.repairs)
 
     def duties(self) -> tuple[Duty, ...]:

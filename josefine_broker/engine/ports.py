@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.hosted import Buffer, HostedPartition, SearchPort
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.fetch_session import Rng
@@ -142,6 +142,12 @@ class ArchivePort(Protocol):
 
     def has_news(self, tp: TopicPartition, hosted: HostedPartition, offset: int) -> bool:
         """Whether a read would have an outcome now."""
+        ...
+
+    def search(
+        self, tp: TopicPartition, hosted: HostedPartition, timestamp_ms: int
+    ) -> SearchPort | None:
+        """The search for the first record that is not older, in archive and log."""
         ...
 
     def start(self, tp: TopicPartition, hosted: HostedPartition) -> int | None:

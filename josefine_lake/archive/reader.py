@@ -93,6 +93,26 @@ class ArchiveTable:
             self._starts[partition] = best
         return best
 
+    def at_time(self, partition: int, time_ms: int, end: int) -> tuple[int, int] | None:
+        """(offset, timestamp in ms) of the first record below `end` that is not older. Raises
+        OSError, CorruptData."""
+        best: tuple[int, int] | None = None
+        since = pa.scalar(time_ms * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        wanted = (pc.field("partition") == partition) & (pc.field("offset") < end)
+        wanted &= pc.field("timestamp") >= since
+        for path, low, top, first, _ in self._files:
+            if first >= end or (best is not None and first > best[0]):
+                break
+            if low <= partition <= top:
+                columns = ["offset", "timestamp"]
+                rows = self._dataset([path]).to_table(columns=columns, filter=wanted)
+                if rows.num_rows:
+                    row = rows.sort_by("offset").slice(0, 1)
+                    time_us = row.column("timestamp").cast("int64")[0].as_py()
+                    found = row.column("offset")[0].as_py(), time_us // 1000
+                    best = found if best is None else min(best, found)
+        return best
+
     def rows(self, partition: int, offset: int, end: int) -> tuple[Any, int]:
         """(some rows from `offset` on, below `end`; the end of the range that they are all of).
         Empty only if there is none up to `end`. Raises OSError, CorruptData."""

@@ -1,8 +1,9 @@
 """The archive reader's process: brokers of this machine ask it for records below their local start.
 
 Protocol: one JSON object in a line per request, `{topic, topic_id, partition, offset, end, bytes}`;
-the answer is one, `{size, next, start, error}`, followed by `size` bytes of record batches. A
-connection may ask again. It listens on this machine alone, because it asks nobody who they are.
+the answer is one, `{size, next, start, error}`, followed by `size` bytes of record batches. With
+`time` for `offset` and `bytes` it is `{size, offset, timestamp, error}`. A connection may ask
+again. It listens on this machine alone, because it asks nobody who they are.
 """
 
 from __future__ import annotations
@@ -78,9 +79,7 @@ class Archives:
         bytes_max: int,
     ) -> tuple[Encoded, int]:
         offset, end = between
-        topic = table.archive.topic
-        if table.offsets.topic_ids.get(topic) not in (None, topic_id):
-            raise LookupError(f"the archive is of an earlier topic `{topic}`")
+        _check(table, topic_id)
         start = table.start(partition)
         end = min(end, table.end(partition))
         if start == NO_OFFSET or offset < start or offset >= end:
@@ -90,6 +89,15 @@ class Archives:
         all_taken = not rows.num_rows or found.next_offset > rows.column("offset")[-1].as_py()
         return Encoded(found.data, until if all_taken else found.next_offset), start
 
+    def at_time(self, asked: Mapping[str, Any]) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after a time. Raises as `read` does."""
+        partition, end = int(asked["partition"]), int(asked["end"])
+        lock, table = self._table(str(asked["topic"]))
+        with lock:
+            table.look()
+            _check(table, str(asked["topic_id"]))
+            return table.at_time(partition, int(asked["time"]), end)
+
     def _table(self, topic: str) -> tuple[threading.Lock, ArchiveTable]:
         with self._lock:
             if topic not in self._tables:
@@ -98,6 +106,13 @@ class Archives:
                     raise LookupError(f"topic `{topic}` has no archive")
                 self._tables[topic] = threading.Lock(), ArchiveTable(archive, self._env)
             return self._tables[topic]
+
+
+def _check(table: ArchiveTable, topic_id: str) -> None:
+    """Raises LookupError for the archive of another topic."""
+    topic = table.archive.topic
+    if table.offsets.topic_ids.get(topic) not in (None, topic_id):
+        raise LookupError(f"the archive is of an earlier topic `{topic}`")
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -116,7 +131,11 @@ class Handler(socketserver.StreamRequestHandler):
 def answered(archives: Archives, line: bytes) -> tuple[dict[str, Any], bytes]:
     """The answer to one line."""
     try:
-        found, start = archives.read(json.loads(line))
+        asked = json.loads(line)
+        if "time" in asked:
+            offset, time_ms = archives.at_time(asked) or (-1, -1)
+            return {"size": 0, "offset": offset, "timestamp": time_ms, "error": ""}, b""
+        found, start = archives.read(asked)
     except (LookupError, ValueError, TypeError, StoppedTable) as error:
         return {"size": 0, "next": -1, "start": -1, "error": f"{error}"}, b""
     except (OSError, DeltaError, KafkaError, CorruptData) as error:

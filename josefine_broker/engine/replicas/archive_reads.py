@@ -13,9 +13,10 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.hosted import Buffer, HostedPartition, SearchPort
 from josefine_broker.engine.partition.archive_chunks import Chunk, Chunks, Place, taken
 from josefine_broker.engine.ports import Gravity
+from josefine_broker.records.batch import NO_LEADER_EPOCH
 
 CHUNK_BYTES = 1 << 20
 PAUSE_MS = 1_000
@@ -46,6 +47,36 @@ class ArchiveAnswer(NamedTuple):
     error: str = ""
 
 
+class TimeQuestion(NamedTuple):
+    """The first record below `end` that is not older than this time."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    time: int
+    end: int
+
+
+AskTime = Callable[[TimeQuestion], tuple[int, int] | None]
+"""Its (offset, timestamp), on any thread, which waits. Raises KafkaError."""
+
+
+class ArchiveSearch:
+    """A search in the archive, then in the log. Implements `engine.hosted.SearchPort`."""
+
+    def __init__(self, ask: AskTime, question: TimeQuestion, local: SearchPort | None) -> None:
+        self._ask = ask
+        self._question = question
+        self._local = local
+
+    def run(self, breathe: Callable[[], None]) -> tuple[int, int, int] | None:
+        """See SearchPort."""
+        found = self._ask(self._question)
+        if found is not None:
+            return (*found, NO_LEADER_EPOCH)
+        return None if self._local is None else self._local.run(breathe)
+
+
 class Ask(Protocol):
     """The way to the archive reader."""
 
@@ -63,9 +94,10 @@ class Ask(Protocol):
 class ArchiveReads:
     """Implements `engine.ports.ArchivePort`. Mutable; on the broker's thread."""
 
-    def __init__(self, ctx: Context, ask: Ask) -> None:
+    def __init__(self, ctx: Context, ask: Ask, ask_time: AskTime) -> None:
         self._ctx = ctx
         self._ask_reader = ask
+        self._ask_time = ask_time
         self._chunks = Chunks()
         self._starts: dict[Place, int] = {}
         self._asked: set[tuple[Place, int]] = set()
@@ -115,6 +147,16 @@ class ArchiveReads:
             self._ask(tp, place, 0, local)
             return local if found == NOTHING else None
         return min(found, local)
+
+    def search(
+        self, tp: TopicPartition, hosted: HostedPartition, timestamp_ms: int
+    ) -> SearchPort | None:
+        """The search for the first record that is not older, in archive and log."""
+        local, end = hosted.log.timestamp_search(timestamp_ms), hosted.log.log_start_offset
+        if not end:
+            return local
+        question = TimeQuestion(tp.topic, hosted.topic_id, tp.partition, timestamp_ms, end)
+        return ArchiveSearch(self._ask_time, question, local)
 
     def _ask(self, tp: TopicPartition, place: Place, offset: int, end: int) -> None:
         now_ms = self._ctx.clock.monotonic_ms()
