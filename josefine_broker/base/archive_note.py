@@ -1,4 +1,4 @@
-"""The metadata of the group offsets by which the archive's writer tells brokers what it has.
+"""The metadata of the group offsets by which the archive's writer reports to brokers what it has.
 
 `look` changes with each look of the writer at the archive: a broker that sees it change knows that
 somebody has just found the archive whole, without comparing clocks.

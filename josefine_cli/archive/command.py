@@ -157,6 +157,37 @@ def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None
 
 
 @app.command()
+def verify(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+    """Read archives, and compare them with their logs' offsets and with what brokers still have.
+
+    Each offset must be there once and below the archive's end, and each record that brokers have
+    too must be the same. Fails with the first offset that is not.
+
+    \b
+    Example: josefine archive verify --topic orders
+    """
+    need("the archives of topics", *PACKAGES)
+    from josefine_lake.archive.verify import verify as check
+
+    bad = 0
+    with connect(bootstrap_of(bootstrap)) as client:
+        found = _found(client, topics or [])
+        for each in check(client, found.tables, os.environ):
+            bad += bool(each.wrong)
+            if as_json:
+                print_json(each.to_json())
+            elif each.wrong:
+                note(f"{each.topic}-{each.partition}: {each.wrong}")
+            else:
+                print(
+                    f"{each.topic}-{each.partition}: {each.records} records from offset "
+                    f"{each.start} to {each.end}, {each.compared} of them compared with the broker"
+                )
+    if bad:
+        raise UserError(f"{bad} archived partitions are not as they should be")
+
+
+@app.command()
 def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port on this machine; 0: any free one.")
@@ -223,10 +254,10 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
         print_json([each.to_json() for each in states])
         return
     print_table(
-        ("partition", "local start", "archived", "told", "stable end", "state"),
+        ("partition", "local start", "archived", "reported", "stable end", "state"),
         [
             (f"{s.topic}-{p.partition}", p.local_start, p.archived,
-             "-" if p.told is None else p.told, p.stable_end, "stopped" if s.stopped else "ok")
+             "-" if p.reported is None else p.reported, p.stable_end, "stopped" if s.stopped else "ok")
             for s in states
             for p in s.partitions
         ],

@@ -20,12 +20,12 @@ from pipelines.exactly_once.offset_chain import HandedOn
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
     """One partition. `local_start`: the first offset that brokers have; `archived`: the archive's
-    end; `told`: the end that brokers know of, None for none."""
+    end; `reported`: the end that brokers know of, None for none."""
 
     partition: int
     local_start: int
     archived: int
-    told: int | None
+    reported: int | None
     stable_end: int
 
 
@@ -63,24 +63,24 @@ def _one(client: BlockingClient, archive: TableTopic, env: Mapping[str, str]) ->
     ends = reader.stable_ends({tp: bounds.latest for tp, bounds in topic.bounds.items()})
     found = world.store.load()
     archived = reached(found)
-    told = ArchiveNotes(client, archive.topic).committed()
+    reported = ArchiveNotes(client, archive.topic).committed()
     files, bytes_ = world.store.files_and_bytes()
     stopped = ""
     if isinstance(found, Unreadable | HandedOn):
         stopped = "the archive's newest commit cannot be continued: restore the archive"
     elif archived.recreated({topic.name: topic.id}):
         stopped = "the archive is of an earlier topic of this name: give the topic another one"
-    elif any(archived.ends.get(tp, 0) < each.offset for tp, each in told.items()):
+    elif any(archived.ends.get(tp, 0) < each.offset for tp, each in reported.items()):
         stopped = "the archive has less than was committed: it was restored or created again"
     else:
-        notes = [archive_note(each.metadata) for each in told.values()]
+        notes = [archive_note(each.metadata) for each in reported.values()]
         stopped = next((note.stopped for note in notes if note and note.stopped), "")
     partitions = tuple(
         PartitionStatus(
             partition=tp.partition,
             local_start=bounds.earliest,
             archived=archived.ends.get(tp, 0),
-            told=None if (each := told.get(tp)) is None else each.offset,
+            reported=None if (each := reported.get(tp)) is None else each.offset,
             stable_end=ends[tp],
         )
         for tp, bounds in sorted(topic.bounds.items())

@@ -1,8 +1,8 @@
-"""The writer of one archive: a table's writer that also tells brokers how far retention may go.
+"""The writer of one archive: a table's writer that also reports to brokers how far retention may go.
 
 Rules: the archive is looked at every few seconds, also while nothing is written: its log must be
 the one that this writer has seen or written. What brokers hear is what the archive's own newest
-commit has. A stop is told to them with its reason, except one that passes by itself.
+commit has. They hear of a stop with its reason, except one that passes by itself.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class ArchiveWriter(TableWriter):
     def _started(self, topic: Topic, trust: bool) -> TableState:
         self._notes.topic_id = topic.id
         state = super()._started(topic, trust)
-        self._tell(state)
+        self._report(state)
         return state
 
     def _look_again(self, state: TableState, now_ms: int) -> None:
         super()._look_again(state, now_ms)
-        self._tell(state)
+        self._report(state)
 
-    def _tell(self, state: TableState) -> None:
+    def _report(self, state: TableState) -> None:
         """Look at the archive, and commit what it has. Raises StoppedError."""
         store = self._world.store
         assert isinstance(store, ChainedTable)

@@ -54,8 +54,8 @@ def heard(before: Witness, committed: Committed, now_ms: int) -> Witness:
     return Witness(committed, note, now_ms if has_changed else before.looked_ms)
 
 
-def archived_end(witness: Witness, topic_id: str, now_ms: int) -> Bound:
-    """How far the archive allows to delete."""
+def archived_end(witness: Witness, topic_id: str, now_ms: int, end_offset: int) -> Bound:
+    """How far the archive allows to delete. `end_offset`: of the committed records in the log."""
     committed, note, looked_ms = witness
     if committed.offset < 0:
         return Bound(NOTHING, f"the archive has nothing of this partition yet: {START}")
@@ -68,6 +68,10 @@ def archived_end(witness: Witness, topic_id: str, now_ms: int) -> Bound:
         return Bound(NOTHING, f"the archive's writer stopped: {note.stopped}")
     if looked_ms is None or now_ms - looked_ms > FRESH_MS:
         return Bound(NOTHING, f"nobody has looked at the archive lately: {START}")
+    if committed.offset > end_offset:
+        # After an unclean election the archive has other records at these offsets.
+        why = f"the archive ends at {committed.offset}, after the log's {end_offset}"
+        return Bound(NOTHING, why)
     return Bound(committed.offset)
 
 

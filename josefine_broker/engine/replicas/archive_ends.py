@@ -71,7 +71,8 @@ class ArchiveEnds:
             return Bound(NOTHING)
         now_ms = self._ctx.clock.monotonic_ms()
         topic_id = str(hosted.topic_id)
-        bounds = [archived_end(self._witnesses.get(tp, Witness()), topic_id, now_ms)]
+        end = hosted.partition.high_watermark
+        bounds = [archived_end(self._witnesses.get(tp, Witness()), topic_id, now_ms, end)]
         if hosted.settings.table.location:
             bounds.append(table_end(self._tables.get(tp, NONE)))
         return smallest(bounds)

@@ -17,6 +17,8 @@ from josefine_broker.engine.partition.archived_end import (
 )
 
 TOPIC = "topic-1"
+END = 20
+"""The high watermark."""
 
 
 def committed(offset: int, look: int, topic: str = TOPIC, stopped: str = "") -> Committed:
@@ -54,12 +56,13 @@ FRESH = ((0, committed(10, 1)), (5, committed(20, 2)))
         # Another topic's looks say nothing of this topic's archive.
         (after((0, committed(9, 1, "topic-0")), (5, committed(9, 2))), 5, NOTHING, "nobody"),
         (after(*FRESH, (9, NONE)), 9, NOTHING, "has nothing"),
+        (after(*FRESH, (9, committed(21, 3))), 9, NOTHING, "ends at 21"),
     ],
 )
 def test_only_what_a_fresh_look_has_found_may_go(
     witness: Witness, now_ms: int, end: int, why: str
 ) -> None:
-    bound = archived_end(witness, TOPIC, now_ms)
+    bound = archived_end(witness, TOPIC, now_ms, END)
 
     assert bound.end == end
     assert why in bound.why
