@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -132,6 +134,19 @@ def _found(client: BlockingClient, topics: list[str]) -> Any:
     return found
 
 
+@contextmanager
+def _archive_errors() -> Iterator[None]:
+    """Report an archive that cannot be read as the user's error."""
+    from deltalake.exceptions import DeltaError
+
+    from josefine_lake.writer.verdicts import StoppedTable
+
+    try:
+        yield
+    except (StoppedTable, DeltaError) as error:
+        raise UserError(f"archive not read: {error}") from error
+
+
 def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None:
     """Raises UserError if an archive stopped."""
     from josefine_lake.archive.once import run_once
@@ -172,17 +187,18 @@ def verify(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
     bad = 0
     with connect(bootstrap_of(bootstrap)) as client:
         found = _found(client, topics or [])
-        for each in check(client, found.tables, os.environ):
-            bad += bool(each.wrong)
-            if as_json:
-                print_json(each.to_json())
-            elif each.wrong:
-                note(f"{each.topic}-{each.partition}: {each.wrong}")
-            else:
-                print(
-                    f"{each.topic}-{each.partition}: {each.records} records from offset "
-                    f"{each.start} to {each.end}, {each.compared} of them compared with the broker"
-                )
+        with _archive_errors():
+            for each in check(client, found.tables, os.environ):
+                bad += bool(each.wrong)
+                if as_json:
+                    print_json(each.to_json())
+                elif each.wrong:
+                    note(f"{each.topic}-{each.partition}: {each.wrong}")
+                else:
+                    print(
+                        f"{each.topic}-{each.partition}: {each.records} records from offset "
+                        f"{each.start} to {each.end}, {each.compared} of them also on brokers"
+                    )
     if bad:
         raise UserError(f"{bad} archived partitions are not as they should be")
 
@@ -249,7 +265,8 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
 
     with connect(bootstrap_of(bootstrap)) as client:
         found = _found(client, topics or [])
-        states = list(look(client, found.tables, os.environ))
+        with _archive_errors():
+            states = list(look(client, found.tables, os.environ))
     if as_json:
         print_json([each.to_json() for each in states])
         return
@@ -257,7 +274,8 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
         ("partition", "local start", "archived", "reported", "stable end", "state"),
         [
             (f"{s.topic}-{p.partition}", p.local_start, p.archived,
-             "-" if p.reported is None else p.reported, p.stable_end, "stopped" if s.stopped else "ok")
+             "-" if p.reported is None else p.reported, p.stable_end,
+             "stopped" if s.stopped else "ok")
             for s in states
             for p in s.partitions
         ],

@@ -57,6 +57,6 @@ class ArchiveNotes:
                 )
 
     def stop(self, why: str) -> None:
-        """Report to brokers that the archive may not be relied on: what it had stays the witness."""
+        """Report that the archive may not be relied on; what it had stays the witness."""
         with suppress(KafkaError):
             self.commit(self.offsets(), why)

@@ -9,9 +9,9 @@ from typing import Any
 from josefine_broker.base.archive_note import archive_note
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive.notes import ArchiveNotes
+from josefine_lake.archive.writer import ArchiveReader
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.delta_table import reached
-from josefine_lake.writer.topic_reader import TopicReader
 from josefine_lake.writer.worlds import world_of
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import HandedOn
@@ -58,7 +58,7 @@ def status(
 
 def _one(client: BlockingClient, archive: TableTopic, env: Mapping[str, str]) -> ArchiveStatus:
     world = world_of(archive, client, env, lambda offsets: None)
-    reader = TopicReader(client, archive.topic)
+    reader = ArchiveReader(client, archive.topic)
     topic = reader.look()
     ends = reader.stable_ends({tp: bounds.latest for tp, bounds in topic.bounds.items()})
     found = world.store.load()

@@ -1,4 +1,4 @@
-"""The writer of one archive: a table's writer that also reports to brokers how far retention may go.
+"""The writer of one archive: a table's writer that also reports how far retention may go.
 
 Rules: the archive is looked at every few seconds, also while nothing is written: its log must be
 the one that this writer has seen or written. What brokers hear is what the archive's own newest
@@ -29,6 +29,8 @@ from josefine_lake.writer.worlds import world_of
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.offset_chain import Verdict
 
+EARLIEST_LOCAL = -4
+"""The first offset that brokers have themselves (KIP-405)."""
 PASSING = {Verdict.LOST_RACE, Verdict.TOPIC_SHORTER}
 """Stops after which this writer, or the one that won, continues by itself."""
 
@@ -47,9 +49,10 @@ class ArchiveFile(DataFile):
 
 
 class ArchiveReader(TopicReader):
-    """Reads every column, also the leader epoch."""
+    """Reads every column, also the leader epoch, and only what brokers have themselves."""
 
     columns = tuple(ARCHIVE_SCHEMA.names)
+    earliest = EARLIEST_LOCAL
 
 
 class ArchiveWriter(TableWriter):

@@ -45,6 +45,8 @@ class TopicReader:
 
     columns: Sequence[str] | None = None
     """The columns of its records; None: those of a source without `decode`, with headers."""
+    earliest = EARLIEST
+    """The offset that counts as a partition's first one."""
 
     def __init__(self, client: BlockingClient, topic: str) -> None:
         self._client = client
@@ -60,7 +62,7 @@ class TopicReader:
             code = ErrorCode.unknown_topic_or_partition
             raise KafkaError(code, f"topic '{self._topic}' does not exist")
         partitions = [TopicPartition(self._topic, number) for number in found.partitions]
-        earliest = self._client.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        earliest = self._client.list_offsets(dict.fromkeys(partitions, self.earliest))
         latest = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
         bounds = {tp: Bounds(earliest[tp].offset, latest[tp].offset) for tp in partitions}
         return Topic(name=self._topic, id=str(cluster.topic_id(self._topic) or ""), bounds=bounds)

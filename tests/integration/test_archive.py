@@ -143,6 +143,11 @@ def test_any_kafka_client_reads_below_the_local_start(
         with writer(broker), reader(broker, port):
             wait_until(lambda: local_start_only(broker, "deep") > 12, WAIT_S, "segments deleted")
             assert consumed(broker, "deep", count) == expected
+            checked = josefine(broker.bootstrap, "archive", "verify", "--topic", "deep", "--json")
+            assert checked.code == 0, checked.err
+            verified = json.loads(checked.out)
+            assert (verified["records"], verified["wrong"]) == (count, "")
+            assert 0 < verified["compared"] < count
             assert local_start(broker, "deep") == 0
             for time_ms in (0, FIRST_MS, FIRST_MS + 1_500):
                 first = next(each for each in expected if each[4][1] >= time_ms)

@@ -182,6 +182,7 @@ class ArchiveReads:
             elif not is_below:
                 why = f"the archive ends at {offset}, before the first record that brokers have"
         if why:
+            self._starts.pop(place, None)  # it may be another archive when it is back
             self._failed[place] = f"{tp}: {why}"
             self._again_ms[place] = self._ctx.clock.monotonic_ms() + PAUSE_MS
             self._ctx.ports.tell(
