@@ -2,8 +2,8 @@
 
 Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
-since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1), -6
-earliest pending upload (KIP-1023, since v11: likewise).
+since v8), -5 latest tiered (KIP-1005, since v9: not served, so -1), -6 earliest pending upload
+(KIP-1023, since v11: likewise). An archived topic starts where its archive does.
 
 Rules: lookups in records run outside the broker's thread, one partition of a request after another,
 and the answer waits for all; then the leader and the log start are checked again. A batch whose
