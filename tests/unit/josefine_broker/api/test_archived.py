@@ -9,6 +9,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.coordinators.offsets_topic import store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.partition.archived_end import FRESH_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
@@ -20,7 +21,7 @@ from josefine_broker.engine.replicas.archive_reads import (
     ArchiveReads,
     TimeQuestion,
 )
-from josefine_broker.wire.entities import delete_records, list_offsets
+from josefine_broker.wire.entities import delete_records, list_offsets, offset_fetch
 from tests.unit.josefine_broker.api.world import World, batch_of, values_in
 
 TP = TopicPartition("orders", 0)
@@ -302,3 +303,49 @@ def test_each_reason_is_reported_once() -> None:
 
     kept.ends.look(lambda tp: 0)
     assert not kept.ends.reasons()
+
+
+def test_coordinator_on_another_broker_is_asked_once_for_all_partitions() -> None:
+    world = World(brokers=2)
+    ids = [
+        world.create(
+            name,
+            remote_storage_enable="true",
+            josefine_archive_location=f"/lake/{name}",
+            retention_ms="-1",
+        )
+        for name in ("a", "b")
+    ]
+    change = CreateTopic(name=OFFSETS_TOPIC, topic_id=world.topic_id(), replicas=((2,),), config=())
+    world.propose(change)
+    asked: list[Any] = []
+    world.ctx.ports.forward = lambda *of: asked.append(of)
+    ends = ArchiveEnds(world.ctx)
+    for name in ("a", "b"):
+        for _ in range(3):
+            world.produce(topic=name)
+
+    def answer(look: int, *, error: ErrorCode = ErrorCode.none) -> None:
+        ends.step()
+        broker_id, api_key, request, _, on_answer = asked.pop()
+        assert (broker_id, api_key, asked) == (2, 9, [])
+        assert [each.topic_id for each in request.groups[0].topics] == ids
+        note = ArchiveNote(topic_id=str(ids[0]), table_id="t", look=look).text()
+        part = offset_fetch.OffsetFetchResponsePartitions(
+            partition_index=0, committed_offset=2, metadata=note
+        )
+        topic = offset_fetch.OffsetFetchResponseTopics(topic_id=ids[0], partitions=(part,))
+        group = offset_fetch.OffsetFetchResponseGroup(
+            group_id=ARCHIVE_GROUP, topics=(topic,), error_code=error
+        )
+        on_answer(offset_fetch.OffsetFetchResponse(groups=(group,)))
+
+    answer(1)
+    answer(2, error=ErrorCode.not_coordinator)
+    assert ends.bound(TopicPartition("a", 0)).end == 0
+    answer(2)
+    assert ends.bound(TopicPartition("a", 0)).end == 2
+    assert ends.bound(TopicPartition("b", 0)).end == 0
+    ends.step()
+    asked.pop()[-1](None)  # no answer changes nothing
+    assert ends.bound(TopicPartition("a", 0)).end == 2
