@@ -1,12 +1,15 @@
 """Archived topics with a real broker and real archives: retention waits, `josefine archive`."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -234,3 +237,22 @@ def consumed(broker: Any, topic: str, count: int) -> Consumed:
     finally:
         consumer.close()
     return found
+
+
+@pytest.mark.parametrize("fail", ["before_files", "before_commit", "after_commit"])
+def test_killed_writer_neither_loses_nor_doubles(broker: Any, tmp_path: Path, fail: str) -> None:
+    topic, lake = fail.replace("_", "-"), tmp_path / fail
+    made(broker, topic, lake, partitions=2)
+    for partition in (0, 1):
+        sent(broker, topic, 5, partition)
+    words = ("archive", "run", "--topic", topic, "--once")
+
+    with mock.patch.dict(os.environ, {"JOSEFINE_FAIL": fail}):
+        killed = josefine_process(broker.bootstrap, *words)
+    killed.communicate(timeout=WAIT_S)
+    again = josefine(broker.bootstrap, *words)
+
+    assert (killed.returncode, again.code) == (-signal.SIGKILL, 0), again.err
+    assert archived(lake) == sorted([*range(5)] * 2)
+    verified = josefine(broker.bootstrap, "archive", "verify", "--topic", topic)
+    assert verified.out.count("5 records from offset 0 to 5, 5 of them also on brokers") == 2
