@@ -87,6 +87,7 @@ from josefine_broker.observe.group_metrics import register_group_metrics
 from josefine_broker.observe.health import health_checks
 from josefine_broker.observe.local import local_view
 from josefine_broker.observe.metrics import (
+    register_archive_metrics,
     register_cleaner_metrics,
     register_cluster_metrics,
     register_healing_metrics,
@@ -426,6 +427,7 @@ class Node:
         register_server_metrics(self._metrics, server, ticker)
         register_cleaner_metrics(self._metrics, upkeep.cleaner)
         register_healing_metrics(self._metrics, upkeep.damaged, upkeep.repairs, upkeep.scrub)
+        register_archive_metrics(self._metrics, upkeep.archives)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
         register_client_metrics(self._metrics, ctx)
@@ -438,7 +440,8 @@ class Node:
         admin = AdminServer(
             self._metrics,
             health_checks(
-                broker, server, self.config.broker, manager, upkeep.cleaner, upkeep.repairs
+                *(broker, server, self.config.broker, manager),
+                *(upkeep.cleaner, upkeep.repairs, upkeep.archives),
             ),
             lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
             {

@@ -73,6 +73,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Verify a broker's logs against their checksums, and repair them.",
     ),
     "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check the result."),
+    "archive": ("josefine_cli.archive.command", "Keep every record of topics; show archives."),
     "tables": ("josefine_cli.tables.command", "Keep Delta tables of topics; show their state."),
     "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),
 }

@@ -105,6 +105,8 @@ def _delete(ctx: Context, topic: str, part: e.DeleteRecordsPartition) -> Deletio
         hosted.partition.check_serves()
         if hosted.settings.log.compacts and not hosted.settings.log.deletes:
             raise KafkaError(ErrorCode.policy_violation, "the topic's cleanup.policy is compact")
+        if hosted.settings.log.archived:
+            raise KafkaError(ErrorCode.policy_violation, "the topic's archive keeps every record")
         end = hosted.partition.high_watermark
         if deletion.offset == HIGH_WATERMARK:
             deletion.offset = end

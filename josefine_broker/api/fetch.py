@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.api.rules.asker import Asker, asker_of
+from josefine_broker.api.shared import archived_fetch as archived
 from josefine_broker.api.shared.hints import leader_of, node_endpoints
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -155,10 +156,12 @@ def _read_all(
             answer, size = None, 0
             if rack_id and version >= FOLLOWERS_SERVE_SINCE:
                 answer = _sent_elsewhere(ctx, hosted, part, rack_id)
+            if answer is not None:
+                is_urgent = True
+            elif replica_id == -1 and archived.is_below(ctx, hosted, part):
+                answer, size, part = archived.read(ctx, hosted, part, room, got == 0)
             if answer is None:
                 answer, size = _read(hosted, part, replica_id, isolation, room, got == 0)
-            else:
-                is_urgent = True
         except KafkaError as error:
             is_urgent |= error.code not in FOUND_BEFORE_READING
             topic = ctx.topic_name(name, topic_id) or ""
@@ -466,7 +469,11 @@ class WaitingConsumer(_Waiting):
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         assert partition is not None
         hosted = self._ctx.hosted.partitions.get(partition)
-        if hosted is not None and self._may_read(hosted):
+        if (
+            hosted is not None
+            and self._may_read(hosted)
+            and not archived.has_news(self._ctx, self._plan, partition, hosted)
+        ):
             was_held_back = partition in self._held_back
             reads_committed = self._request.isolation_level == READ_COMMITTED
             if reads_committed and self._holds_back(partition, hosted.partition):

@@ -2,8 +2,8 @@
 
 Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
-since v8: all storage is local), -5 latest tiered (KIP-1005, since v9: there is none, so -1), -6
-earliest pending upload (KIP-1023, since v11: likewise).
+since v8), -5 latest tiered (KIP-1005, since v9: not served, so -1), -6 earliest pending upload
+(KIP-1023, since v11: likewise). An archived topic starts where its archive does.
 
 Rules: lookups in records run outside the broker's thread, one partition of a request after another,
 and the answer waits for all; then the leader and the log start are checked again. A batch whose
@@ -13,10 +13,11 @@ records would expand too far is MESSAGE_TOO_LARGE: clients do not retry that.
 from collections.abc import Callable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition, SearchPort
 from josefine_broker.engine.partition.partition import Partition
+from josefine_broker.engine.ports import ArchivePort
 from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 from josefine_broker.wire.entities import list_offsets as e
@@ -124,7 +125,7 @@ class Lookup:
             if part.timestamp == MAX_TIMESTAMP or part.timestamp >= 0:
                 wanted = None if part.timestamp == MAX_TIMESTAMP else part.timestamp
                 self.leader_epoch = partition.leader_epoch
-                self.search = self.hosted.log.timestamp_search(wanted)
+                self.search = self._search(self.hosted, wanted)
                 if self.search is not None:
                     return False
                 self._answer(self._found(self.hosted, None))
@@ -145,6 +146,7 @@ class Lookup:
             assert hosted is not None
             hosted.partition.check_serves(self.leader_epoch)
             is_gone = isinstance(found, tuple) and found[0] < hosted.log.log_start_offset
+            is_gone = is_gone and self._archive(hosted) is None
             if (is_gone or isinstance(found, KafkaError)) and self._attempts < ATTEMPTS_MAX:
                 return self.begin()
             if isinstance(found, KafkaError):
@@ -173,12 +175,33 @@ class Lookup:
             return NOT_FOUND
         return found
 
+    @property
+    def _tp(self) -> TopicPartition:
+        return TopicPartition(self._topic, self._part.partition_index)
+
+    def _archive(self, hosted: HostedPartition) -> ArchivePort | None:
+        """Where the records below the local start can be read."""
+        return self._ctx.ports.archive if hosted.settings.log.archived else None
+
+    def _search(self, hosted: HostedPartition, timestamp_ms: int | None) -> SearchPort | None:
+        archive = self._archive(hosted)
+        if archive is None or timestamp_ms is None:
+            return hosted.log.timestamp_search(timestamp_ms)
+        return archive.search(self._tp, hosted, timestamp_ms)
+
     def _at_an_end(self, hosted: HostedPartition) -> tuple[int, int, int]:
         """(offset, timestamp or -1, leader epoch or -1). Raises KafkaError."""
         partition, timestamp_ms = hosted.partition, self._part.timestamp
         if timestamp_ms == LATEST:
             _check_end_known(partition, self._version)
             return self._end(hosted), -1, partition.leader_epoch
+        archive = self._archive(hosted)
+        if timestamp_ms == EARLIEST and archive is not None:
+            first = archive.start(self._tp, hosted)
+            if first is None:
+                raise _not_available(self._version, "the archive's start is not known yet")
+            if first < hosted.log.log_start_offset:
+                return first, -1, NO_LEADER_EPOCH
         if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
             start = hosted.log.log_start_offset
             return start, -1, partition.epochs.epoch_of(start)
@@ -253,8 +276,13 @@ def _check_end_known(partition: Partition, version: int) -> None:
     """A new leader's high watermark may lag its predecessor's: offsets must not go back (KIP-207,
     since v5; older clients get another retriable error)."""
     if not partition.knows_high_watermark:
-        code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
-        raise KafkaError(code, "the high watermark is not known yet")
+        raise _not_available(version, "the high watermark is not known yet")
+
+
+def _not_available(version: int, why: str) -> KafkaError:
+    """A retriable error of this version."""
+    code = ErrorCode.offset_not_available if version >= 5 else ErrorCode.leader_not_available
+    return KafkaError(code, why)
 
 
 def _failed(part: e.ListOffsetsPartition, error: KafkaError) -> e.ListOffsetsPartitionResponse:

@@ -189,6 +189,11 @@ class LogSection(Section):
     retention_check_interval_ms: TimeoutMs = Field(
         default=300_000, description="Time between two retention checks."
     )
+    archive_reader_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = Field(
+        default=None,
+        description="Port of `josefine archive serve` on this machine, from which records of"
+        " archived topics below the local log start are read; null: they are out of range.",
+    )
     flush_messages: Count | None = Field(
         default=None,
         description="Records after which a log is fsynced; null: left to the operating system, as"

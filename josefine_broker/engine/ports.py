@@ -4,14 +4,14 @@ line.
 `LogPort`, the data path's port, is in `engine/hosted.py`; time is `base.ports.Clock`.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.hosted import Buffer, HostedPartition, SearchPort
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.fetch_session import Rng
@@ -130,6 +130,31 @@ class ForwardPort(Protocol):
         ...
 
 
+class ArchivePort(Protocol):
+    """The records of archived topics below the local log start."""
+
+    def read(
+        self, tp: TopicPartition, hosted: HostedPartition, offset: int, bytes_max: int
+    ) -> Sequence[Buffer] | None:
+        """Whole batches from `offset` on; empty: there are none up to the local start; None: not
+        yet, and a waiting fetch is woken then. Raises KafkaError."""
+        ...
+
+    def has_news(self, tp: TopicPartition, hosted: HostedPartition, offset: int) -> bool:
+        """Whether a read would have an outcome now."""
+        ...
+
+    def search(
+        self, tp: TopicPartition, hosted: HostedPartition, timestamp_ms: int
+    ) -> SearchPort | None:
+        """The search for the first record that is not older, in archive and log."""
+        ...
+
+    def start(self, tp: TopicPartition, hosted: HostedPartition) -> int | None:
+        """The first offset of archive and log together; None: not known yet."""
+        ...
+
+
 class Gravity(Enum):
     """The severity of an event for operators."""
 
@@ -152,7 +177,7 @@ def tell_nobody(message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: o
 
 @dataclass(slots=True, kw_only=True)
 class Ports:
-    """The ports that handlers use. All but the last four are set from the beginning."""
+    """The ports that handlers use. All but the last five are set from the beginning."""
 
     rng: Rng
     logs: LogsPort
@@ -168,6 +193,9 @@ class Ports:
     tell: TellPort = tell_nobody
     """Events of a log are written when they happen, also by a broker that ends at that moment.
     Written by `node.py`."""
+    archive: ArchivePort | None = None
+    """None: nothing below the local log start can be read. Written by
+    `compose/upkeep.py`."""
     forward: ForwardPort | None = None
     """None: no other broker can be reached. Written by `node.py`: it reads addresses in the image.
     """

@@ -307,6 +307,12 @@ SECTIONS: dict[str, list[Metric]] = {
             ("log_unverified_seconds", "Age of the oldest verification by the scrub."),
         ),
     ],
+    "Archived topics": [
+        *_gauges(
+            ("archive_waiting_partitions", "Led partitions whose retention waits for the archive."),
+            ("archive_waiting_bytes", "Bytes here that retention deletes once they are archived."),
+        ),
+    ],
     "TLS, where it is configured": [
         *_gauges(
             ("tls_certificate_expires_seconds", "When the broker's certificate ends, Unix time."),

@@ -93,6 +93,8 @@ class Hosting:
         """The image knows this process, and its partitions are open."""
         self._stored = _Stored(0, 0)
         self.damaged = DamagedLogs()
+        self.archived_end: Callable[[TopicPartition], int] = lambda _: 0
+        """Of an archived topic's partition. Written by `compose/upkeep.py`."""
 
     def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
         """Recover the logs that are about to be opened, on the caller's thread: after a crash this
@@ -456,7 +458,7 @@ class Hosting:
     def apply_retention(self) -> Iterator[object]:
         """Periodic, in steps."""
         removed = 0
-        for count in self._manager.apply_retention(self._clock.now_ms(), self._high_watermark):
+        for count in self._manager.apply_retention(self._clock.now_ms(), self._deletable_end):
             removed += count
             yield None
         if removed:
@@ -480,8 +482,11 @@ class Hosting:
         self._manager.close(self._snapshot, broker_epoch)
         self._hosted.clear()
 
-    def _high_watermark(self, tp: TopicPartition) -> int:
-        return self._hosted[tp][0].high_watermark
+    def _deletable_end(self, tp: TopicPartition) -> int:
+        """The end of what retention may delete: of an archived topic, what its archive has."""
+        partition, its_log = self._hosted[tp]
+        end = partition.high_watermark
+        return min(end, self.archived_end(tp)) if its_log.config.archived else end
 
     def _snapshot(self, tp: TopicPartition) -> bytes:
         """The producers' state, with the current epochs kept: a replay starts after both."""

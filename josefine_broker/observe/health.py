@@ -13,6 +13,7 @@ from josefine_broker.engine.cluster.status_text import leaving
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.loading import Loading
 from josefine_broker.engine.metadata.log_completeness import Completeness
+from josefine_broker.engine.replicas.archive_ends import ArchiveEnds
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager
@@ -29,6 +30,8 @@ from josefine_broker.observe.storage import (
     no_handle,
 )
 
+ALARM_FACTOR = 2
+"""Archives that are waited for are an alarm below so many times the free space that is needed."""
 NOTHING: Mapping[TopicPartition, str] = MappingProxyType({})
 
 
@@ -39,6 +42,7 @@ def health_checks(
     logs: LogManager,
     cleaner: Cleaner,
     repairs: Repairs,
+    archives: ArchiveEnds,
 ) -> Mapping[str, Callable[[], Check]]:
     """The checks of `/health`, by name."""
     ctx, quorum = broker.ctx, broker.quorum
@@ -83,6 +87,7 @@ def health_checks(
         "damage": lambda: check_damage(repairs),
         "replicas": lambda: check_replicas(ctx),
         "groups": lambda: check_groups(ctx),
+        "archives": lambda: check_archives(ctx, archives, config),
         "disk": lambda: check_disk(ctx, config),
     }
 
@@ -145,6 +150,19 @@ def check_groups(ctx: Context) -> Check:
         reason = next(iter(troubles.values()))
         return Check(ok=False, detail=f"not read, tried again: {named(troubles)}: {reason}")
     return Check(ok=True, detail=f"{len(groups.coordinator)} groups")
+
+
+def check_archives(ctx: Context, archives: ArchiveEnds, config: IdentitySection) -> Check:
+    """Whether there is room for what waits for an archive. It fails before the disk is full: then
+    nothing could be appended."""
+    waiting = archives.reasons()
+    if not waiting:
+        return Check(ok=True, detail="retention waits for none")
+    reason = next(iter(waiting.values()))
+    bytes_ = sum(archives.waiting_bytes[tp] for tp in waiting)
+    detail = f"{bytes_} bytes of {named(waiting)} wait: {reason}"
+    free, needed = free_bytes(config.data_dir), needed_bytes(ctx, config)
+    return Check(ok=free >= ALARM_FACTOR * needed, detail=detail)
 
 
 def check_disk(ctx: Context, config: IdentitySection) -> Check:

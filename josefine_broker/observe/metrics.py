@@ -10,6 +10,7 @@ from functools import partial
 from josefine_broker.engine.context import Context, Counters
 from josefine_broker.engine.hosted import HostedPartition, ReplicaCounters
 from josefine_broker.engine.metadata.image import NO_LEADER
+from josefine_broker.engine.replicas.archive_ends import ArchiveEnds
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.engine.traffic import Traffic
 from josefine_broker.engine.transactions.states import IDLE
@@ -105,6 +106,12 @@ def register_healing_metrics(
     }
     for name, value in read.items():
         metrics.one(name, value)
+
+
+def register_archive_metrics(metrics: Metrics, archives: ArchiveEnds) -> None:
+    """Metrics of the archives that retention waits for."""
+    metrics.one("archive_waiting_partitions", lambda: len(archives.reasons()))
+    metrics.one("archive_waiting_bytes", lambda: sum(archives.waiting_bytes.values()))
 
 
 def register_cluster_metrics(

@@ -12,6 +12,10 @@ PREFIX = "josefine.table."
 FAIL = "fail"
 PIPELINE = "table_topics"
 """The pipeline in the chains of all table topics."""
+ARCHIVE_PIPELINE = "archive"
+"""The pipeline in the chains of all archives."""
+ARCHIVE_ENABLE, ARCHIVE_LOCATION = "remote.storage.enable", "josefine.archive.location"
+ARCHIVE_KEYS = frozenset({ARCHIVE_ENABLE, ARCHIVE_LOCATION})
 LAG_MS, FILE_BYTES = 30_000, 128 << 20
 DELETED_RETENTION_MS = 7 * 24 * 3_600_000
 NEVER = -1
@@ -72,11 +76,14 @@ class TableTopic:
     target_file_bytes: int = FILE_BYTES
     deleted_retention_ms: int | None = DELETED_RETENTION_MS
     """Of data files that are no longer in the table; None: they are never deleted."""
+    is_archive: bool = False
+    """It is the topic's archive, which has every column of a record."""
 
     @property
     def chain(self) -> ChainName:
         """The owner of the table's commits."""
-        return ChainName(pipeline=PIPELINE, sink=chain_word(self.topic))
+        pipeline = ARCHIVE_PIPELINE if self.is_archive else PIPELINE
+        return ChainName(pipeline=pipeline, sink=chain_word(self.topic))
 
     @property
     def dead_letter_chain(self) -> ChainName:

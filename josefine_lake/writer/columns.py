@@ -38,6 +38,9 @@ RECORD_FIELDS = (
 OPERATION_FIELDS = (pa.field("_op", pa.string()), pa.field("_deleted", pa.bool_()))
 """Of appended changes: Debezium's operation, and whether it deleted the row."""
 _OF_RECORD = ("timestamp", "topic", "partition", "offset")
+TABLE_SCHEMA = arrow_schema(include_headers=True)
+"""Of format raw."""
+ARCHIVE_SCHEMA = arrow_schema(True, [*TABLE_SCHEMA.names, "leader_epoch"])
 LETTERS_SCHEMA = pa.schema(
     [
         pa.field("source", pa.string()),
@@ -68,7 +71,7 @@ class Columns:
         self._source = table.chain.sink
         self._keys: Keys | None = None
         self._upserts = table.mode is Mode.UPSERT
-        self.schema: pa.Schema = arrow_schema(include_headers=True)
+        self.schema: pa.Schema = ARCHIVE_SCHEMA if table.is_archive else TABLE_SCHEMA
         if values is not None:
             has_operations = values.has_operations and not self._upserts
             more = (*(OPERATION_FIELDS if has_operations else ()), *RECORD_FIELDS)

@@ -189,6 +189,11 @@ class ChainedTable:
                 raise failure
         raise AssertionError("unreachable")
 
+    def check(self) -> str:
+        """The table's id, if its log is the one that was seen or written here. Raises StoppedError
+        for a table that was dropped, created again, restored or committed to by another writer."""
+        return str(self._ready().metadata().id)
+
     def files_and_bytes(self) -> tuple[int, int]:
         """The data files of the newest version, and their bytes."""
         table = self._newest()

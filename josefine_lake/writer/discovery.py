@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_lake.config.table_topic import PREFIX, TableTopic, table_topic
+from josefine_lake.config.table_topic import ARCHIVE_KEYS, PREFIX, TableTopic, table_topic
+
+Parse = Callable[[str, Mapping[str, str | None]], TableTopic | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +23,15 @@ class Discovered:
 
 
 def discover(
-    client: BlockingClient, wanted: Collection[str] = (), known: Discovered | None = None
+    client: BlockingClient,
+    wanted: Collection[str] = (),
+    known: Discovered | None = None,
+    parse: Parse = table_topic,
 ) -> Discovered:
     """The table topics among these topics, or all (none named). Raises KafkaError.
 
-    `known`: an earlier result; only the configs of topics created since then are read."""
+    `known`: an earlier result; only the configs of topics created since then are read. `parse`:
+    what a table of a topic is, by its configs."""
     known = known or Discovered()
     cluster = client.metadata([*wanted] or None)
     names = [name for name, topic in cluster.topics.items() if not topic.is_internal]
@@ -37,9 +43,13 @@ def discover(
         if topic not in configs:
             _keep(found, known, topic, len(cluster.topics[topic].partitions))
             continue
-        values = {n: e.value for n, e in configs[topic].items() if n.startswith(PREFIX)}
+        values = {
+            n: e.value
+            for n, e in configs[topic].items()
+            if n.startswith(PREFIX) or n in ARCHIVE_KEYS
+        }
         try:
-            table = table_topic(topic, values)
+            table = parse(topic, values)
         except ValueError as error:
             found.wrong[topic] = str(error)
             continue

@@ -22,9 +22,9 @@ from josefine_broker.client import membership
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.membership import MemberSettings, Membership
 from josefine_lake.config.leases import GROUP, LEASES, leased
-from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.config.table_topic import TableTopic, table_topic
 from josefine_lake.report.table_stats import ProcessStats, TableStats
-from josefine_lake.writer.discovery import Discovered, discover
+from josefine_lake.writer.discovery import Discovered, Parse, discover
 from josefine_lake.writer.table_writer import TableWriter
 from josefine_lake.writer.topic_reader import OutOfRangeError
 from josefine_lake.writer.verdicts import StoppedTable
@@ -115,6 +115,11 @@ class TableThread:
             self._client.close()
             self._thread.join(timeout=STOP_S)
 
+    def _write(self, client: BlockingClient) -> None:
+        """Until the end. Raises what a TableWriter raises."""
+        world = world_of(self.table, client, self._env, self._offsets.reached, self._stats)
+        TableWriter(self.table, world).run(self._stopping.is_set)
+
     def _run(self) -> None:
         """Write; after a failure of the world or a verdict pause and start again."""
         pause_ms, failed = self._pauses_ms[0], ""
@@ -122,10 +127,7 @@ class TableThread:
             began_ms, what_next = monotonic_ms(), "; the writer tries again"
             try:
                 with self._open_client() as self._client:
-                    world = world_of(
-                        self.table, self._client, self._env, self._offsets.reached, self._stats
-                    )
-                    TableWriter(self.table, world).run(self._stopping.is_set)
+                    self._write(self._client)
                 return
             except StoppedTable as error:
                 why = str(error)
@@ -170,6 +172,13 @@ class Wanted:
 class Process:
     """All tables of this process. Mutable; one thread uses it."""
 
+    leases = LEASES
+    """The group whose members are the processes."""
+    parse: Parse = staticmethod(table_topic)
+    """What a table of a topic is, by its configs."""
+    thread: type[TableThread] = TableThread
+    """The class of its threads."""
+
     def __init__(
         self,
         wanted: Wanted,
@@ -182,7 +191,7 @@ class Process:
         self._open_client = open_client
         self._report = report
         self._client = open_client()
-        self._member = Membership(LEASES, (), wanted.member)
+        self._member = Membership(self.leases, (), wanted.member)
         self._found = Discovered()
         self._joined: dict[str, int] = {}
         """Table topic → number of partitions when the group was last joined."""
@@ -235,7 +244,7 @@ class Process:
         """Discover table topics."""
         reads_all = now_ms >= self._due_ms["configs"]
         known = None if reads_all else self._found
-        found = discover(self._client, self._wanted.topics, known)
+        found = discover(self._client, self._wanted.topics, known, self.parse)
         if reads_all:
             self._due_ms["configs"] = now_ms + CONFIGS_MS
         for topic, what in found.wrong.items():
@@ -276,7 +285,7 @@ class Process:
                 self._stats.remove(topic)
         for topic, table in wanted.items():
             if topic not in self._threads:
-                self._threads[topic] = TableThread(
+                self._threads[topic] = self.thread(
                     table,
                     self._open_client,
                     self._wanted.env,

@@ -6,7 +6,7 @@ advance the position; all partitions are read in turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,11 @@ class OutOfRangeError(Exception):
 class TopicReader:
     """Reads one topic. Mutable: a decoder for each partition."""
 
+    columns: Sequence[str] | None = None
+    """The columns of its records; None: those of a source without `decode`, with headers."""
+    earliest = EARLIEST
+    """The offset that counts as a partition's first one."""
+
     def __init__(self, client: BlockingClient, topic: str) -> None:
         self._client = client
         self._topic = topic
@@ -59,7 +64,7 @@ class TopicReader:
             code = ErrorCode.unknown_topic_or_partition
             raise KafkaError(code, f"topic '{self._topic}' does not exist")
         partitions = [TopicPartition(self._topic, number) for number in found.partitions]
-        earliest = self._client.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        earliest = self._client.list_offsets(dict.fromkeys(partitions, self.earliest))
         latest = self._client.list_offsets(dict.fromkeys(partitions, LATEST))
         bounds = {tp: Bounds(earliest[tp].offset, latest[tp].offset) for tp in partitions}
         return Topic(name=self._topic, id=str(cluster.topic_id(self._topic) or ""), bounds=bounds)
@@ -110,5 +115,7 @@ class TopicReader:
     def _decoder(self, tp: TopicPartition) -> Any:
         if tp not in self._decoders:
             made = decoder_class()
-            self._decoders[tp] = made(tp.topic, tp.partition, include_headers=True)
+            self._decoders[tp] = made(
+                tp.topic, tp.partition, include_headers=True, columns=self.columns
+            )
         return self._decoders[tp]

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from josefine_broker.base.archive_note import ARCHIVE_GROUP
 from josefine_lake.config.leases import GROUP
-from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.config.table_topic import ARCHIVE_LOCATION, PREFIX, TableTopic
 from pipelines.exactly_once.offset_chain import Stop, Verdict
 from pipelines.model.schema_evolution import other_rows
 
@@ -52,7 +53,7 @@ def by_chain(table: TableTopic, stop: Stop) -> Stopped:
 
 def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
     """The commands, one per line; none where waiting is the only right thing."""
-    trust = f"josefine tables run --topic {table.topic} --trust table --once"
+    trust, group = _trust(table), ARCHIVE_GROUP if table.is_archive else GROUP
     if verdict is Verdict.TOPIC_SHORTER:
         return ("wait until the brokers have recovered: the writer tries again",)
     if verdict is Verdict.LOST_RACE:
@@ -64,7 +65,7 @@ def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
     if verdict in (Verdict.TABLE_HAS_NOTHING, Verdict.TABLE_BEHIND):
         return (
             "bring the table back (a copy, RESTORE)",
-            f"{trust}  # continue where the table ends now, without what group {GROUP} has",
+            f"{trust}  # continue where the table ends now, without what group {group} has",
         )
     if verdict is Verdict.DEAD_LETTERS_GONE:
         return ("bring the dead-letter table back", f"{trust}  # continue without them")
@@ -86,11 +87,16 @@ def misfit(table: TableTopic, why: object) -> StoppedTable:
     return stopped(table, f"the table does not fit the topic: {why}", *move(table))
 
 
+def _trust(table: TableTopic) -> str:
+    what, verb = ("archive", "archive") if table.is_archive else ("table", "tables")
+    return f"josefine {verb} run --topic {table.topic} --trust {what} --once"
+
+
 def move(table: TableTopic) -> tuple[str, ...]:
     """The commands for a new table. The second one is needed because the group has offsets of the
     old one: without it the new table seems to have lost its rows."""
+    key = ARCHIVE_LOCATION if table.is_archive else f"{PREFIX}location"
     return (
-        f"josefine topics alter {table.topic} --config josefine.table.location=/ANOTHER/TABLE",
-        f"josefine tables run --topic {table.topic} --trust table --once"
-        "  # the new table is filled from the topic's start",
+        f"josefine topics alter {table.topic} --config {key}=/ANOTHER/TABLE",
+        f"{_trust(table)}  # the new table is filled from the topic's start",
     )

@@ -14,7 +14,6 @@ from josefine_broker.engine.metadata.config_texts import (
     anything,
     at_least,
     between,
-    off,
     throttled_replicas,
 )
 
@@ -33,7 +32,8 @@ class Inert(NamedTuple):
 
 
 _JAVA_ARRAY_BYTES_MAX = 2**31 - 9
-_ALL_LOCAL = "all storage is local, and kept by `retention.ms` and `retention.bytes`"
+_ARCHIVED_SOON = "the archive gets records within seconds, not once their segment is closed"
+_NO_REMOTE_LOG = "true is refused with an archive, which only its writer and its owner change"
 _OWN_THROTTLE = (
     "a broker throttles all of its replicas that are out of sync, by its own"
     " `replication.throttle_bytes_per_second`"
@@ -59,24 +59,17 @@ INERT: tuple[Inert, ...] = (
         "leader.replication.throttled.replicas", "", _LIST, "", throttled_replicas, _OWN_THROTTLE
     ),
     Inert(
-        "local.retention.bytes", "log.local.retention.bytes", _LONG, "-2", at_least(-2), _ALL_LOCAL
-    ),
-    Inert("local.retention.ms", "log.local.retention.ms", _LONG, "-2", at_least(-2), _ALL_LOCAL),
-    Inert(
         "max.decompressed.message.bytes", "max.decompressed.message.bytes", _INT, "2147483639",
         between(1, _JAVA_ARRAY_BYTES_MAX), _BATCH_BOUND,
     ),
     Inert("preallocate", "log.preallocate", _BOOLEAN, "false", anything, _FILES_GROW),
     Inert(
-        "remote.copy.lag.bytes", "log.remote.copy.lag.bytes", _LONG, "-1", at_least(-1), _ALL_LOCAL
+        "remote.copy.lag.bytes", "log.remote.copy.lag.bytes", _LONG, "-1", at_least(-1),
+        _ARCHIVED_SOON,
     ),
-    Inert("remote.copy.lag.ms", "log.remote.copy.lag.ms", _LONG, "0", at_least(-1), _ALL_LOCAL),
-    Inert("remote.log.copy.disable", "", _BOOLEAN, "false", anything, _ALL_LOCAL),
-    Inert("remote.log.delete.on.disable", "", _BOOLEAN, "false", anything, _ALL_LOCAL),
-    Inert(
-        "remote.storage.enable", "", _BOOLEAN, "false", off("all storage is local"),
-        "all storage is local; true is refused",
-    ),
+    Inert("remote.copy.lag.ms", "log.remote.copy.lag.ms", _LONG, "0", at_least(-1), _ARCHIVED_SOON),
+    Inert("remote.log.copy.disable", "", _BOOLEAN, "false", anything, _NO_REMOTE_LOG),
+    Inert("remote.log.delete.on.disable", "", _BOOLEAN, "false", anything, _NO_REMOTE_LOG),
     Inert(
         "segment.index.bytes", "log.index.size.max.bytes", _INT, "10485760", at_least(4),
         _AS_NEEDED,

@@ -6,6 +6,8 @@ from enum import Enum
 from josefine_broker.records.codecs import GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL, Compression
 
 DAY_MS = 24 * 3600 * 1000
+AS_RETENTION = -2
+"""Kafka's value of `local.retention.*`: as `retention.*` (KIP-405)."""
 
 
 class TimestampType(Enum):
@@ -25,6 +27,13 @@ class LogConfig:
     index_interval_bytes: int = 4096
     retention_ms: int | None = 7 * DAY_MS
     retention_bytes: int | None = None
+    archived: bool = False
+    """Whether the topic has an archive (`remote.storage.enable`): its segments wait for it."""
+    archive_location: str = ""
+    """Path or URI of the archive's table."""
+    local_retention_ms: int = AS_RETENTION
+    local_retention_bytes: int = AS_RETENTION
+    """Of an archived topic: the bounds of this log; AS_RETENTION: those of retention, -1: none."""
     flush_messages: int | None = None
     flush_ms: int | None = None
     message_bytes_max: int = 1_048_588
@@ -49,6 +58,23 @@ class LogConfig:
     def deletes(self) -> bool:
         """Whether retention removes old segments."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def age_max_ms(self) -> int | None:
+        """The age at which this log's segments go; None: no bound, or nothing is deleted."""
+        return self._bound(self.retention_ms, self.local_retention_ms)
+
+    @property
+    def size_max_bytes(self) -> int | None:
+        """The size past which this log's oldest segments go; None as for `age_max_ms`."""
+        return self._bound(self.retention_bytes, self.local_retention_bytes)
+
+    def _bound(self, whole: int | None, local: int) -> int | None:
+        if not self.deletes:
+            return None
+        if not self.archived or local == AS_RETENTION:
+            return whole
+        return None if local < 0 else local
 
     @property
     def compacts(self) -> bool:

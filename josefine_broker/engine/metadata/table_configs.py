@@ -74,7 +74,7 @@ class TableKey(NamedTuple):
     meaning: str
 
 
-def _place(value: Value) -> None:
+def check_place(value: Value) -> None:
     """An absolute path or a URI: the writer's working directory is not the user's."""
     text = str(value)
     if text and not _PLACE.fullmatch(text):
@@ -87,7 +87,7 @@ def _letters(value: Value) -> None:
     """`fail`, a place, or nothing."""
     if value != DEAD_LETTER_FAIL:
         try:
-            _place(value)
+            check_place(value)
         except ValueError as error:
             raise ValueError(f"{error}, or {DEAD_LETTER_FAIL}") from None
 
@@ -168,7 +168,7 @@ def _retention(value: Value) -> None:
 _STRING, _LONG = ConfigType.STRING, ConfigType.LONG
 
 TABLE_KEYS: tuple[TableKey, ...] = (
-    TableKey("josefine.table.location", _STRING, "location", _place,
+    TableKey("josefine.table.location", _STRING, "location", check_place,
         "Path or URI of the Delta table that `josefine tables run` keeps of this topic; empty:"
         " the topic has none."),
     TableKey("josefine.table.format", _STRING, "format", choice(*FORMATS),
@@ -212,7 +212,8 @@ TABLE_KEYS: tuple[TableKey, ...] = (
 """One row per config."""
 
 LATER: Mapping[str, str] = {
-    "josefine.table.local.retention.max.bytes": "retention does not wait for the table yet",
+    "josefine.table.local.retention.max.bytes": "retention waits without a bound of its own: watch"
+    " josefine_archive_waiting_bytes",
 }
 """Configs of table topics that are refused until they take effect, and why."""
 

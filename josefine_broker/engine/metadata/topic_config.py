@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.metadata.archive_configs import archive_contradiction
 from josefine_broker.engine.metadata.config_texts import (
     LONG_MAX,
     Check,
@@ -35,6 +36,7 @@ from josefine_broker.engine.metadata.table_configs import (
     TABLE_KEYS,
     TableKey,
     TableSettings,
+    check_place,
     contradiction,
 )
 from josefine_broker.records.codecs import GZIP_LEVELS, LZ4_LEVELS, ZSTD_LEVELS, Compression
@@ -254,6 +256,17 @@ _ACTING: tuple[ConfigKey, ...] = (
     _in_log("index.interval.bytes", "log.index.interval.bytes", _INT, "index_interval_bytes",
         at_least(0),
         "Log bytes between two index entries."),
+    _in_log("josefine.archive.location", "", _STRING, "archive_location", check_place,
+        "Path or URI of the Delta table that `josefine archive run` keeps of this topic, with"
+        " `remote.storage.enable`."),
+    _in_log("local.retention.bytes", "log.local.retention.bytes", _LONG, "local_retention_bytes",
+        at_least(-2),
+        "With `remote.storage.enable`, the size of a partition past which its oldest archived"
+        " segments go; -2: as `retention.bytes`, -1: no bound."),
+    _in_log("local.retention.ms", "log.local.retention.ms", _LONG, "local_retention_ms",
+        at_least(-2),
+        "With `remote.storage.enable`, the age past which archived segments go; -2: as"
+        " `retention.ms`, -1: no bound."),
     _in_log("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", _LONG,
         "max_compaction_lag_ms", at_least(1),
         "Age at which a segment is closed and cleaned however little of the log is dirty.",
@@ -294,6 +307,9 @@ _ACTING: tuple[ConfigKey, ...] = (
     _in_settings("min.insync.replicas", "min.insync.replicas", _INT, "min_insync_replicas",
         at_least(1),
         "Replicas in sync without which acks=all is refused."),
+    _in_log("remote.storage.enable", "", _BOOLEAN, "archived", anything,
+        "Whether the topic has an archive at `josefine.archive.location`, for which retention"
+        " waits."),
     _in_log("retention.bytes", "log.retention.bytes", _LONG, "retention_bytes", anything,
         "Size of a partition past which its oldest segments go; below 0: no bound.", none=-1),
     _in_log("retention.ms", "log.retention.ms", _LONG, "retention_ms", at_least(-1),
@@ -378,7 +394,9 @@ def check_together(config: Iterable[tuple[str, str]], defaults: TopicSettings) -
     """Validate configs that depend on each other. Raises KafkaError(invalid_config)."""
     settings = resolve(config, defaults)
     log = settings.log
-    if wrong := contradiction(settings.table):
+    if wrong := contradiction(settings.table) or archive_contradiction(
+        log, settings.inert, settings.table.location
+    ):
         raise KafkaError(ErrorCode.invalid_config, wrong)
     most_ms = log.max_compaction_lag_ms
     if most_ms is not None and log.min_compaction_lag_ms > most_ms:

@@ -25,10 +25,10 @@ from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
-from josefine_broker.engine.partition.retention import expired_prefix
 from josefine_broker.host.disk.flusher import Job, run_now
 from josefine_broker.host.log.damage import LogDamage
 from josefine_broker.host.log.damaged_start import recover_for_repair
+from josefine_broker.host.log.expired import expired
 from josefine_broker.host.log.log_cleaning import LogCleaning
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.log_sync import PASSING, LogSync, storage_error
@@ -338,15 +338,7 @@ class PartitionLog:
     def apply_retention(self, now_ms: int, end_offset_max: int) -> int:
         """Remove segments that `partition/retention.py` declares expired, none at or past
         `end_offset_max` (the high watermark); returns their number."""
-        config, deletes = self.config, self.config.deletes
-        count = expired_prefix(
-            [segment.age() for segment in self._segments if segment.size_bytes],
-            now_ms=now_ms,
-            log_start_offset=self._log_start_offset,
-            end_offset_max=end_offset_max,
-            retention_ms=config.retention_ms if deletes else None,
-            retention_bytes=config.retention_bytes if deletes else None,
-        )
+        count = self._expired(now_ms, end_offset_max)
         if count == 0:
             return 0
         end_offset = self._segments[count - 1].end_offset
@@ -359,6 +351,14 @@ class PartitionLog:
             self.delete_before(end_offset)
         self._remove_below_start()
         return count
+
+    def _expired(self, now_ms: int, end_max: int) -> int:
+        return expired(self._segments, self.config, now_ms, self._log_start_offset, end_max)
+
+    def held_bytes(self, now_ms: int, end_offset_max: int) -> int:
+        """The bytes of the segments that retention would remove with this bound."""
+        count = self._expired(now_ms, end_offset_max)
+        return sum(segment.size_bytes for segment in self._segments[:count])
 
     def _remove_oldest(self) -> None:
         """A full disk cannot even store a new log start: remove the oldest segment to free space.

@@ -85,7 +85,7 @@ def test_a_table_that_the_writer_can_keep_is_accepted(configs: dict[str, str]) -
             },
             "text is for one column",
         ),
-        ({"local__retention__max__bytes": "1"}, "retention does not wait"),
+        ({"local__retention__max__bytes": "1"}, "retention waits without a bound"),
         ({"format": "json"}, "needs 'josefine.table.schema'"),
         ({"schema": "id INT"}, "has no effect with 'josefine.table.format' raw"),
         ({"format": "json", "schema": "id"}, "found `id` without a type"),

@@ -112,7 +112,6 @@ def test_setting_reaches_the_log(name: str, value: str, field: str, expected: ob
         ("min.cleanable.dirty.ratio", "-0.1"),
         ("min.compaction.lag.ms", "-1"),
         ("max.compaction.lag.ms", "0"),
-        ("remote.storage.enable", "true"),
         ("compression.gzip.level", "10"),
         ("preallocate", "perhaps"),
     ],
@@ -207,8 +206,6 @@ def test_what_newer_code_set_has_no_effect_and_stops_nobody(pair: tuple[str, str
 @pytest.mark.parametrize("inert", INERT, ids=[each.name for each in INERT])
 def test_setting_without_effect_is_kept_and_described(inert: Inert) -> None:
     value = {"BOOLEAN": "true", "INT": "7", "LONG": "7", "LIST": "0:1,0:2"}[inert.type.name]
-    if inert.name == "remote.storage.enable":
-        value = inert.default  # the only one that it can have
 
     settings = resolve(check_configs([(inert.name, value)], DEFAULTS), DEFAULTS)
 

@@ -1,0 +1,91 @@
+"""The decision how far retention may go in an archived topic: what archive and table have.
+
+Rules: nothing is deleted at or above the smallest end that was committed; without a fresh word of
+the archive's writer nothing is deleted at all. The writer's word is fresh while its `look` changes,
+by this broker's own clock: a writer that ended, or whose archive was dropped, stops to change it.
+Time is an argument. Pure.
+"""
+
+from typing import NamedTuple
+
+from josefine_broker.base.archive_note import ArchiveNote, archive_note
+
+FRESH_MS = 60_000
+"""How long a look at the archive counts."""
+NOTHING = 0
+"""No record may be deleted."""
+START = "start `josefine archive run`"
+
+
+class Committed(NamedTuple):
+    """A committed offset of a group; -1: it has none."""
+
+    offset: int
+    metadata: str = ""
+
+
+NONE = Committed(-1)
+
+
+class Witness(NamedTuple):
+    """What this broker has heard of one archive."""
+
+    committed: Committed = NONE
+    note: ArchiveNote | None = None
+    looked_ms: int | None = None
+    """When this broker saw a look change; None: never, so the look may be of any age."""
+
+
+class Bound(NamedTuple):
+    """Retention may delete below `end`. `why`: why it may not go further; empty if nothing is
+    wrong."""
+
+    end: int
+    why: str = ""
+
+
+def heard(before: Witness, committed: Committed, now_ms: int) -> Witness:
+    """The witness after one more answer of the group's coordinator."""
+    note = archive_note(committed.metadata)
+    known = before.note
+    if note is None or known is None or note.topic_id != known.topic_id:
+        return Witness(committed, note)
+    has_changed = note.look != known.look
+    return Witness(committed, note, now_ms if has_changed else before.looked_ms)
+
+
+def archived_end(witness: Witness, topic_id: str, now_ms: int, end_offset: int) -> Bound:
+    """How far the archive allows to delete. `end_offset`: of the committed records in the log."""
+    committed, note, looked_ms = witness
+    if committed.offset < 0:
+        return Bound(NOTHING, f"the archive has nothing of this partition yet: {START}")
+    if note is None:
+        return Bound(NOTHING, f"the archive's offset has no valid note of its writer: {START}")
+    if note.topic_id != topic_id:
+        why = "the archive is of an earlier topic of this name: see `josefine archive status`"
+        return Bound(NOTHING, why)
+    if note.stopped:
+        return Bound(NOTHING, f"the archive's writer stopped: {note.stopped}")
+    if looked_ms is None or now_ms - looked_ms > FRESH_MS:
+        return Bound(NOTHING, f"nobody has looked at the archive lately: {START}")
+    if committed.offset > end_offset:
+        # After an unclean election the archive has other records at these offsets.
+        why = f"the archive ends at {committed.offset}, after the log's {end_offset}"
+        return Bound(NOTHING, why)
+    return Bound(committed.offset)
+
+
+def table_end(committed: Committed) -> Bound:
+    """How far the topic's own table allows to delete. Its offset is committed after its rows, so it
+    is never ahead of them; its metadata is the reason why its writer stopped."""
+    if committed.metadata:
+        return Bound(NOTHING, f"the topic's table stopped: {committed.metadata}")
+    if committed.offset < 0:
+        return Bound(NOTHING, "the topic's table has nothing yet: start `josefine tables run`")
+    return Bound(committed.offset)
+
+
+def smallest(bounds: list[Bound]) -> Bound:
+    """The bound that all allow; the first reason counts."""
+    why = next((each.why for each in bounds if each.why), "")
+    return Bound(min(each.end for each in bounds), why)

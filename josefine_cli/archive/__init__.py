@@ -1,0 +1,1 @@
+"""`josefine archive`: the archives of topics."""

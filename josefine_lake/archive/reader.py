@@ -1,0 +1,157 @@
+"""The reader of one archive: the rows of a range of offsets of one partition, in offset order.
+
+Rules: the newest version that was looked at is read, and looked at again when a range is not in it;
+files are found by the statistics in the Delta log, row groups by those in the files; memory is
+bounded by a window of offsets, which shrinks for large records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from josefine_broker.base.errors import CorruptData
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer.columns import ARCHIVE_SCHEMA
+from josefine_lake.writer.delta_table import reached
+from josefine_lake.writer.worlds import opened
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.storage.folders import Folders
+
+WINDOW = 16_384
+"""Offsets that are read at a time, at first."""
+WINDOW_MAX = 1 << 22
+WINDOW_BYTES = 16 << 20
+NO_OFFSET = -1
+BOUNDS = ("min.partition", "max.partition", "min.offset", "max.offset")
+ANY = (0, 2**31, 0, 2**63 - 1)
+"""Of a file without statistics, which may have any row."""
+
+
+class ArchiveTable:
+    """See the module. Mutable: the version that was looked at last."""
+
+    def __init__(self, archive: TableTopic, env: Mapping[str, str]) -> None:
+        """Raises StoppedTable for a place that cannot be read."""
+        self.archive = archive
+        self._folder = opened(archive, Folders({}, env), archive.location)
+        name = archive.chain
+        self._log = DeltaLogReader(self._folder.files, self._folder.path, name.app_id)
+        self.offsets = TopicOffsets()
+        """What the archive has, with the topic's id."""
+        self._files: list[tuple[str, int, int, int, int]] = []
+        self._starts: dict[int, int] = {}
+        self._window = WINDOW
+
+    def look(self) -> None:
+        """Look at the newest version. Raises DeltaError, OSError."""
+        tip, _ = self._log.last_tip()
+        self.offsets = reached(tip)
+        try:
+            options = dict(self._folder.options) or None
+            table = DeltaTable(self._folder.path, storage_options=options)
+        except TableNotFoundError:
+            self._files = []
+            return
+        actions = pa.table(table.get_add_actions(flatten=True))
+        paths = actions.column("path").to_pylist()
+        known = [_column(actions, name, len(paths)) for name in BOUNDS]
+        files = [
+            (path, *(default if at is None else at for at, default in zip(of, ANY, strict=True)))
+            for path, *of in zip(paths, *known, strict=True)
+        ]
+        self._files = sorted(files, key=lambda each: each[3])
+
+    def end(self, partition: int) -> int:
+        """The end of what the archive has of a partition at the last look."""
+        found = [end for tp, end in self.offsets.ends.items() if tp.partition == partition]
+        return found[0] if found else 0
+
+    def start(self, partition: int) -> int:
+        """The first archived offset; NO_OFFSET without any. Raises OSError, CorruptData."""
+        if partition in self._starts:
+            return self._starts[partition]
+        best = NO_OFFSET
+        for path, low, top, first, _ in self._files:
+            if best != NO_OFFSET and first >= best:
+                break
+            if low <= partition <= top:
+                rows = self._dataset([path]).to_table(
+                    columns=["offset"], filter=pc.field("partition") == partition
+                )
+                if rows.num_rows:
+                    found = pc.min(rows.column("offset")).as_py()
+                    best = found if best == NO_OFFSET else min(best, found)
+        if best != NO_OFFSET:
+            self._starts[partition] = best
+        return best
+
+    def at_time(self, partition: int, time_ms: int, end: int) -> tuple[int, int] | None:
+        """(offset, timestamp in ms) of the first record below `end` that is not older. Raises
+        OSError, CorruptData."""
+        best: tuple[int, int] | None = None
+        since = pa.scalar(time_ms * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        wanted = (pc.field("partition") == partition) & (pc.field("offset") < end)
+        wanted &= pc.field("timestamp") >= since
+        for path, low, top, first, _ in self._files:
+            if first >= end or (best is not None and first > best[0]):
+                break
+            if low <= partition <= top:
+                columns = ["offset", "timestamp"]
+                rows = self._dataset([path]).to_table(columns=columns, filter=wanted)
+                if rows.num_rows:
+                    row = rows.sort_by("offset").slice(0, 1)
+                    time_us = row.column("timestamp").cast("int64")[0].as_py()
+                    found = row.column("offset")[0].as_py(), time_us // 1000
+                    best = found if best is None else min(best, found)
+        return best
+
+    def rows(self, partition: int, offset: int, end: int) -> tuple[Any, int]:
+        """(some rows from `offset` on, below `end`; the end of the range that they are all of).
+        Empty only if there is none up to `end`. Raises OSError, CorruptData."""
+        found = ARCHIVE_SCHEMA.empty_table()
+        while offset < end and not found.num_rows:
+            until = min(end, offset + self._window)
+            found = self._between(partition, offset, until)
+            if found.nbytes > WINDOW_BYTES and self._window > 1:
+                self._window = max(1, self._window // 4)
+            elif found.nbytes < WINDOW_BYTES // 8:
+                self._window = min(WINDOW_MAX, self._window * 2)
+            offset = until
+        return found, offset
+
+    def _between(self, partition: int, offset: int, end: int) -> Any:
+        paths = [
+            path
+            for path, low, top, first, last in self._files
+            if low <= partition <= top and first < end and last >= offset
+        ]
+        if not paths:
+            return ARCHIVE_SCHEMA.empty_table()
+        field = pc.field
+        wanted = (
+            (field("partition") == partition)
+            & (field("offset") >= offset)
+            & (field("offset") < end)
+        )
+        return self._dataset(paths).to_table(filter=wanted).sort_by("offset")
+
+    def _dataset(self, paths: list[str]) -> Any:
+        try:
+            return ds.dataset(
+                paths, schema=ARCHIVE_SCHEMA, format="parquet", filesystem=self._folder.arrow()
+            )
+        except pa.ArrowInvalid as error:
+            raise CorruptData(f"{self.archive.location}: {error}") from error
+
+
+def _column(actions: Any, name: str, rows: int) -> list[Any]:
+    found = actions.column(name).to_pylist() if name in actions.column_names else []
+    return found or [None] * rows

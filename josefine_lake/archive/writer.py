@@ -1,0 +1,124 @@
+"""The writer of one archive: a table's writer that also reports how far retention may go.
+
+Rules: the archive is looked at every few seconds, also while nothing is written: its log must be
+the one that this writer has seen or written. What brokers hear is what the archive's own newest
+commit has. They hear of a stop with its reason, except one that passes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_lake.archive.notes import ArchiveNotes
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer.columns import ARCHIVE_SCHEMA
+from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.delta_table import ChainedTable
+from josefine_lake.writer.ports import File
+from josefine_lake.writer.start import Topic
+from josefine_lake.writer.state import TableState
+from josefine_lake.writer.table_writer import TableWriter, World
+from josefine_lake.writer.topic_reader import TopicReader
+from josefine_lake.writer.verdicts import StoppedTable
+from josefine_lake.writer.worlds import world_of
+from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.exactly_once.offset_chain import Verdict
+
+EARLIEST_LOCAL = -4
+"""The first offset that brokers have themselves (KIP-405)."""
+PASSING = {Verdict.LOST_RACE, Verdict.TOPIC_SHORTER}
+"""Stops after which this writer, or the one that won, continues by itself."""
+
+
+class ArchiveFile(DataFile):
+    """A data file whose row groups are in the order of partition and offset, so that a reader of a
+    range skips most of them."""
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            rows = pa.Table.from_batches(self._waiting, self._schema)
+            self._waiting = rows.sort_by(
+                [("partition", "ascending"), ("offset", "ascending")]
+            ).to_batches()
+        super()._write_group()
+
+
+class ArchiveReader(TopicReader):
+    """Reads every column, also the leader epoch, and only what brokers have themselves."""
+
+    columns = tuple(ARCHIVE_SCHEMA.names)
+    earliest = EARLIEST_LOCAL
+
+
+class ArchiveWriter(TableWriter):
+    """See the module."""
+
+    def __init__(self, table: TableTopic, world: World, notes: ArchiveNotes) -> None:
+        super().__init__(table, world)
+        self._notes = notes
+
+    def run(
+        self,
+        stopping: Callable[[], bool],
+        *,
+        once: bool = False,
+        trust: bool = False,
+        renames: Mapping[str, str] | None = None,
+    ) -> None:
+        """As a table's writer does; brokers hear of a stop."""
+        try:
+            super().run(stopping, once=once, trust=trust, renames=renames)
+        except StoppedTable as error:
+            if error.stopped.verdict not in PASSING:
+                self._notes.stop(error.stopped.what)
+            raise
+
+    def _started(self, topic: Topic, trust: bool) -> TableState:
+        self._notes.topic_id = topic.id
+        state = super()._started(topic, trust)
+        self._report(state)
+        return state
+
+    def _look_again(self, state: TableState, now_ms: int) -> None:
+        super()._look_again(state, now_ms)
+        self._report(state)
+
+    def _report(self, state: TableState) -> None:
+        """Look at the archive, and commit what it has. Raises StoppedError."""
+        store = self._world.store
+        assert isinstance(store, ChainedTable)
+        self._notes.table_id = store.check()
+        ends = state.tip.reached.ends if state.tip else {}
+        self._notes.commit({tp: end for tp, end in ends.items() if tp in state.positions})
+
+
+def archive_writer(
+    table: TableTopic, client: BlockingClient, env: Mapping[str, str]
+) -> ArchiveWriter:
+    """The writer of an archive in the real world. Raises StoppedTable, KafkaError."""
+    notes = ArchiveNotes(client, table.topic)
+
+    def reached(offsets: ByPartition) -> None:
+        """The archive has these: its log is as this writer has seen it."""
+        notes.commit(offsets)
+
+    def open_file(store: Any, schema: Any) -> File:
+        return ArchiveFile(store.folder, schema)
+
+    world = replace(
+        world_of(table, client, env, reached),
+        log=ArchiveReader(client, table.topic),
+        open_file=open_file,
+        committed=notes.offsets,
+        note_stop=lambda tp, offset, why: None,
+    )
+    try:
+        return ArchiveWriter(table, world, notes)
+    except StoppedTable as error:
+        notes.stop(error.stopped.what)
+        raise

@@ -1,0 +1,351 @@
+"""Archived topics: retention that waits, and reads below the local start."""
+
+from typing import Any
+
+import pytest
+
+from josefine_broker.base.archive_note import ARCHIVE_GROUP, ArchiveNote
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.coordinators.offsets_topic import store_offsets
+from josefine_broker.engine.groups.offsets import CommittedOffset
+from josefine_broker.engine.metadata.changes import CreateTopic
+from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.partition.archived_end import FRESH_MS
+from josefine_broker.engine.purgatory.purgatory import Parked
+from josefine_broker.engine.replicas.archive_ends import TABLES_GROUP, ArchiveEnds
+from josefine_broker.engine.replicas.archive_reads import (
+    PAUSE_MS,
+    ArchiveAnswer,
+    ArchiveQuestion,
+    ArchiveReads,
+    TimeQuestion,
+)
+from josefine_broker.wire.entities import delete_records, list_offsets, offset_fetch
+from tests.unit.josefine_broker.api.world import World, batch_of, values_in
+
+TP = TopicPartition("orders", 0)
+LOCAL = 3
+"""The local start in these tests; the log ends at 5."""
+EARLIEST, EARLIEST_LOCAL = -2, -4
+
+
+class Reader:
+    """The archive reader: it keeps the questions until the test answers."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ArchiveQuestion, Any]] = []
+        self.times: dict[int, tuple[int, int]] = {}
+
+    def ask(self, question: ArchiveQuestion, deadline_ms: int, on_answer: Any) -> None:
+        self.asked.append((question, on_answer))
+
+    def ask_time(self, question: TimeQuestion) -> tuple[int, int] | None:
+        return self.times.get(question.time)
+
+    def answer(self, data: bytes, next_offset: int, start: int = 0, error: str = "") -> int:
+        """Answer the oldest question; its offset."""
+        question, on_answer = self.asked.pop(0)
+        on_answer(ArchiveAnswer(data, next_offset, start, error))
+        return question.offset
+
+
+def archived_world(**more: str) -> tuple[World, Reader]:
+    """The topic has five records, of which the log has the last two."""
+    world, reader = World(), Reader()
+    world.create(
+        remote_storage_enable="true",
+        josefine_archive_location="/lake/orders",
+        retention_ms="-1",
+        **more,
+    )
+    for n in range(5):
+        world.produce(batch_of(b"%d" % n))
+    world.ctx.hosted.partitions[TP].log.delete_before(LOCAL)
+    world.ctx.ports.archive = ArchiveReads(world.ctx, reader.ask, reader.ask_time)
+    return world, reader
+
+
+def archived(*offsets: int) -> bytes:
+    return b"".join(batch_of(b"%d" % at, base_offset=at) for at in offsets)
+
+
+def waiting(world: World, offset: int, **more: Any) -> Parked:
+    found = world.fetch(offset, max_wait_ms=500, **more)
+    assert isinstance(found, Parked)
+    assert not found.done
+    return found
+
+
+def answer_of(parked: Parked) -> Any:
+    assert parked.done
+    return parked.response.topics[0].partitions[0]
+
+
+def offset_of(world: World, timestamp: int) -> Any:
+    part = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = list_offsets.ListOffsetsTopic(name="orders", partitions=(part,))
+    request = list_offsets.ListOffsetsRequest(replica_id=-1, topics=(topic,))
+    return world.ask(2, request).topics[0].partitions[0]
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_fetch_below_the_local_start_waits_for_the_archive(isolation: int) -> None:
+    world, reader = archived_world()
+
+    parked = waiting(world, 0, isolation=isolation)
+    reader.answer(archived(0, 1), 2)
+
+    assert values_in(answer_of(parked)) == [b"0", b"1"]
+    # The next chunk is asked for before its reader comes; then the reader is in the log.
+    assert reader.answer(archived(2), 3) == 2
+    assert values_in(world.fetch(2, isolation=isolation)) == [b"2"]
+    assert values_in(world.fetch(3, isolation=isolation)) == [b"3", b"4"]
+    assert not reader.asked
+
+
+def test_fetch_ends_empty_before_the_archive_answers() -> None:
+    world, reader = archived_world()
+
+    parked = waiting(world, 0)
+    world.advance(600)
+
+    assert (answer_of(parked).error_code, values_in(answer_of(parked))) == (0, [])
+    waiting(world, 0)
+    assert len(reader.asked) == 1  # once, whoever waits
+
+
+def test_gap_up_to_the_local_start_continues_in_the_log() -> None:
+    """The last archived offsets were of an aborted transaction."""
+    world, reader = archived_world()
+
+    parked = waiting(world, 1)
+    reader.answer(b"", 3)
+
+    assert values_in(answer_of(parked)) == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("start", [1, -1])
+def test_offset_below_the_archive_is_out_of_range(start: int) -> None:
+    world, reader = archived_world()
+
+    parked = waiting(world, 0)
+    reader.answer(b"", 0, start)
+
+    assert answer_of(parked).error_code == ErrorCode.offset_out_of_range
+
+
+@pytest.mark.parametrize(
+    ("next_offset", "error"), [(-1, "no such disk"), (0, "")], ids=["failure", "hole"]
+)
+def test_archive_that_cannot_be_read_is_a_retriable_error_and_left_alone(
+    next_offset: int, error: str
+) -> None:
+    world, reader = archived_world()
+
+    parked = waiting(world, 0)
+    reader.answer(b"", next_offset, 0, error)
+    again = waiting(world, 0)
+
+    assert answer_of(parked).error_code == ErrorCode.kafka_storage_error
+    assert not reader.asked
+    assert values_in(world.fetch(3)) == [b"3", b"4"]
+    world.advance(PAUSE_MS)
+    assert again.done
+    waiting(world, 0)
+    reader.answer(archived(0, 1, 2), 3)
+    assert values_in(world.fetch(0)) == [b"0", b"1", b"2"]
+
+
+def test_limits_of_the_reader_hold() -> None:
+    world, reader = archived_world()
+    waiting(world, 0)
+    reader.answer(archived(0, 1, 2), 3)
+
+    assert values_in(world.fetch(0, partition_max_bytes=1)) == [b"0"]
+    assert values_in(world.fetch(1, max_bytes=150)) == [b"1", b"2"]
+
+
+def test_start_is_that_of_the_archive_once_it_is_known() -> None:
+    world, reader = archived_world()
+
+    assert offset_of(world, EARLIEST).error_code == ErrorCode.offset_not_available
+    reader.answer(b"", 0, 1)
+
+    assert offset_of(world, EARLIEST).offset == 1
+    assert offset_of(world, EARLIEST_LOCAL).offset == LOCAL
+
+
+def test_times_are_looked_up_in_archive_and_log() -> None:
+    world, reader = archived_world()
+    reader.times[7] = (1, 9)
+
+    assert (offset_of(world, 7).offset, offset_of(world, 7).timestamp) == (1, 9)
+    assert offset_of(world, 8).offset == LOCAL
+
+
+def test_without_a_reader_the_log_is_all() -> None:
+    world, _ = archived_world()
+    world.ctx.ports.archive = None
+
+    assert world.fetch(0).error_code == ErrorCode.offset_out_of_range
+    assert offset_of(world, EARLIEST).offset == LOCAL
+
+
+def test_records_of_an_archived_topic_cannot_be_deleted() -> None:
+    """They would still be served from the archive."""
+    world, _ = archived_world()
+    e = delete_records
+    part = e.DeleteRecordsPartition(partition_index=0, offset=4)
+    topic = e.DeleteRecordsTopic(name="orders", partitions=(part,))
+
+    answer = world.ask(21, e.DeleteRecordsRequest(topics=(topic,), timeout_ms=1))
+
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.policy_violation
+
+
+class Kept:
+    """An archived topic of which retention keeps nothing but what the archive lacks."""
+
+    def __init__(self, **more: str) -> None:
+        self.world, _ = archived_world(local_retention_ms="0", segment_records="1", **more)
+        self.world.create(OFFSETS_TOPIC)
+        self.ends = ArchiveEnds(self.world.ctx)
+        self.world.hosting.archived_end = lambda tp: self.ends.bound(tp).end
+        self.topic_id = str(self.world.ctx.image.topics["orders"].topic_id)
+
+    def commit(self, offset: int, metadata: str, group: str = ARCHIVE_GROUP) -> None:
+        committed = CommittedOffset(
+            offset=offset, leader_epoch=-1, metadata=metadata, commit_time_ms=0
+        )
+        store_offsets(self.world.ctx, group, [(TP, committed)])
+
+    def look(self, offset: int, look: int, topic_id: str = "", stopped: str = "") -> None:
+        """The archive's writer looked; the broker asks."""
+        note = ArchiveNote(
+            topic_id=topic_id or self.topic_id, table_id="t", look=look, stopped=stopped
+        )
+        self.commit(offset, note.text())
+        self.ends.step()
+
+    def start_after_retention(self) -> int:
+        self.world.advance(10)
+        for _ in self.world.hosting.apply_retention():
+            pass
+        return self.world.ctx.hosted.partitions[TP].log.log_start_offset
+
+
+def test_no_segment_goes_that_the_archive_has_not_committed() -> None:
+    kept = Kept()
+    assert kept.start_after_retention() == LOCAL
+
+    kept.look(4, 1)
+    assert kept.start_after_retention() == LOCAL  # the look may be of any age
+
+    kept.look(4, 2)
+    assert kept.start_after_retention() == 4
+
+
+@pytest.mark.parametrize(
+    "last", [{"stopped": "dropped"}, {"topic_id": "another"}], ids=["stopped", "recreated"]
+)
+def test_archive_that_stopped_or_is_of_another_topic_is_waited_for(last: dict[str, str]) -> None:
+    kept = Kept()
+    kept.look(4, 1)
+    kept.look(5, 2)
+
+    kept.look(5, 3, **last)
+
+    assert kept.start_after_retention() == LOCAL
+
+
+def test_look_grows_old() -> None:
+    kept = Kept()
+    kept.look(5, 1)
+    kept.look(5, 2)
+
+    kept.world.advance(FRESH_MS + 1)
+
+    assert kept.start_after_retention() == LOCAL
+
+
+def test_table_of_the_topic_is_waited_for_too() -> None:
+    kept = Kept(josefine_table_location="/lake/table")
+    kept.look(5, 1)
+    kept.look(5, 2)
+    assert kept.start_after_retention() == LOCAL
+
+    kept.commit(4, "", TABLES_GROUP)
+    kept.ends.step()
+    assert kept.start_after_retention() == 4
+
+    kept.commit(5, "a bad record", TABLES_GROUP)
+    kept.ends.step()
+    assert kept.start_after_retention() == 4
+
+
+def test_each_reason_is_reported_once() -> None:
+    kept = Kept()
+    told: list[str] = []
+    kept.world.ctx.ports.tell = lambda message, **fields: told.append(str(fields["reason"]))
+
+    for _ in range(3):
+        kept.ends.step()
+        kept.ends.look(lambda tp: 100)
+    kept.look(5, 1, stopped="dropped")
+    kept.ends.look(lambda tp: 100)
+
+    assert [each.split(":")[0] for each in told] == [
+        "the archive has nothing of this partition yet",
+        "the archive's writer stopped",
+    ]
+    assert (len(kept.ends.reasons()), kept.ends.waiting_bytes[TP]) == (1, 100)
+
+    kept.ends.look(lambda tp: 0)
+    assert not kept.ends.reasons()
+
+
+def test_coordinator_on_another_broker_is_asked_once_for_all_partitions() -> None:
+    world = World(brokers=2)
+    ids = [
+        world.create(
+            name,
+            remote_storage_enable="true",
+            josefine_archive_location=f"/lake/{name}",
+            retention_ms="-1",
+        )
+        for name in ("a", "b")
+    ]
+    change = CreateTopic(name=OFFSETS_TOPIC, topic_id=world.topic_id(), replicas=((2,),), config=())
+    world.propose(change)
+    asked: list[Any] = []
+    world.ctx.ports.forward = lambda *of: asked.append(of)
+    ends = ArchiveEnds(world.ctx)
+    for name in ("a", "b"):
+        for _ in range(3):
+            world.produce(topic=name)
+
+    def answer(look: int, *, error: ErrorCode = ErrorCode.none) -> None:
+        ends.step()
+        broker_id, api_key, request, _, on_answer = asked.pop()
+        assert (broker_id, api_key, asked) == (2, 9, [])
+        assert [each.topic_id for each in request.groups[0].topics] == ids
+        note = ArchiveNote(topic_id=str(ids[0]), table_id="t", look=look).text()
+        part = offset_fetch.OffsetFetchResponsePartitions(
+            partition_index=0, committed_offset=2, metadata=note
+        )
+        topic = offset_fetch.OffsetFetchResponseTopics(topic_id=ids[0], partitions=(part,))
+        group = offset_fetch.OffsetFetchResponseGroup(
+            group_id=ARCHIVE_GROUP, topics=(topic,), error_code=error
+        )
+        on_answer(offset_fetch.OffsetFetchResponse(groups=(group,)))
+
+    answer(1)
+    answer(2, error=ErrorCode.not_coordinator)
+    assert ends.bound(TopicPartition("a", 0)).end == 0
+    answer(2)
+    assert ends.bound(TopicPartition("a", 0)).end == 2
+    assert ends.bound(TopicPartition("b", 0)).end == 0
+    ends.step()
+    asked.pop()[-1](None)  # no answer changes nothing
+    assert ends.bound(TopicPartition("a", 0)).end == 2

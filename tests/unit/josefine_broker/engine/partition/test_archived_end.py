@@ -1,0 +1,102 @@
+"""How far retention may go in an archived topic."""
+
+import pytest
+
+from josefine_broker.base.archive_note import ArchiveNote, archive_note
+from josefine_broker.engine.partition.archived_end import (
+    FRESH_MS,
+    NONE,
+    NOTHING,
+    Bound,
+    Committed,
+    Witness,
+    archived_end,
+    heard,
+    smallest,
+    table_end,
+)
+
+TOPIC = "topic-1"
+END = 20
+"""The high watermark."""
+
+
+def committed(offset: int, look: int, topic: str = TOPIC, stopped: str = "") -> Committed:
+    note = ArchiveNote(topic_id=topic, table_id="t", look=look, stopped=stopped)
+    return Committed(offset, note.text())
+
+
+def after(*answers: tuple[int, Committed]) -> Witness:
+    """What a broker knows after these answers, each at its time."""
+    witness = Witness()
+    for now_ms, each in answers:
+        witness = heard(witness, each, now_ms)
+    return witness
+
+
+FRESH = ((0, committed(10, 1)), (5, committed(20, 2)))
+
+
+@pytest.mark.parametrize(
+    ("witness", "now_ms", "end", "why"),
+    [
+        (Witness(), 0, NOTHING, "has nothing"),
+        (after((0, NONE)), 0, NOTHING, "has nothing"),
+        (after((0, Committed(10))), 0, NOTHING, "no valid note"),
+        (after((0, Committed(10, '{"look": 1}'))), 0, NOTHING, "no valid note"),
+        (after((0, committed(10, 1))), 0, NOTHING, "nobody has looked"),  # of any age
+        (after((0, committed(10, 1)), (5, committed(20, 1))), 5, NOTHING, "nobody has looked"),
+        (after(*FRESH), 5, 20, ""),
+        (after(*FRESH), 5 + FRESH_MS, 20, ""),
+        (after(*FRESH), 6 + FRESH_MS, NOTHING, "nobody has looked"),
+        (after(*FRESH, (9, committed(20, 2))), 6 + FRESH_MS, NOTHING, "nobody has looked"),
+        (after(*FRESH, (9, committed(15, 3))), 9, 15, ""),  # a person set it back
+        (after(*FRESH, (9, committed(20, 3, stopped="dropped"))), 9, NOTHING, "dropped"),
+        (after(*FRESH, (9, committed(20, 3, "topic-0"))), 9, NOTHING, "earlier topic"),
+        # Another topic's looks say nothing of this topic's archive.
+        (after((0, committed(9, 1, "topic-0")), (5, committed(9, 2))), 5, NOTHING, "nobody"),
+        (after(*FRESH, (9, NONE)), 9, NOTHING, "has nothing"),
+        (after(*FRESH, (9, committed(21, 3))), 9, NOTHING, "ends at 21"),
+    ],
+)
+def test_only_what_a_fresh_look_has_found_may_go(
+    witness: Witness, now_ms: int, end: int, why: str
+) -> None:
+    bound = archived_end(witness, TOPIC, now_ms, END)
+
+    assert bound.end == end
+    assert why in bound.why
+    assert bool(why) == bool(bound.why)
+
+
+@pytest.mark.parametrize(
+    ("offset", "end", "why"),
+    [
+        (NONE, NOTHING, "has nothing"),
+        (Committed(7), 7, ""),
+        (Committed(7, "offset 7: bad record"), NOTHING, "bad record"),
+    ],
+)
+def test_table_that_stopped_or_has_nothing_is_waited_for(
+    offset: Committed, end: int, why: str
+) -> None:
+    assert table_end(offset).end == end
+    assert why in table_end(offset).why
+
+
+def test_smallest_end_counts_and_the_first_reason() -> None:
+    assert smallest([Bound(9), Bound(7)]) == Bound(7)
+    assert smallest([Bound(9), Bound(NOTHING, "stopped")]) == Bound(NOTHING, "stopped")
+    assert smallest([Bound(NOTHING, "a"), Bound(NOTHING, "b")]).why == "a"
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "7", "null", '{"topic_id": 1}', "[" * 5000])
+def test_metadata_of_others_is_no_note(text: str) -> None:
+    assert archive_note(text) is None
+
+
+def test_note_fits_into_a_committed_offset() -> None:
+    note = ArchiveNote(topic_id="a" * 36, table_id="b" * 36, look=2**63, stopped="é" * 9000)
+
+    assert len(note.text().encode()) <= 4096
+    assert archive_note(note.text()) is not None
