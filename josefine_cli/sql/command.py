@@ -75,6 +75,7 @@ def sql(
     """
     need("josefine sql", *PACKAGES)
     from josefine_lake.query.answer import answering
+    from josefine_lake.query.brokers import Cluster
     from josefine_lake.query.plan import Options
 
     options = Options(
@@ -87,12 +88,12 @@ def sql(
     text = sys.stdin.read() if statement == "-" else statement
     with (
         connect(bootstrap_of(bootstrap)) as client,
-        answering(client, text, options, os.environ) as answer,
+        answering(Cluster(client), text, options, os.environ) as answer,
     ):
         result = Result(answer.relation, limit)
         _print(result, format_)
         if result.is_cut:
-            note(f"only the first {plural(limit, 'row')}: --limit 0 prints all")
+            note(f"cut after {plural(limit, 'row')}: --limit 0 prints all")
         for each in answer.holds:
             note(str(each))
 

@@ -16,12 +16,11 @@ import duckdb
 import pyarrow as pa
 from deltalake import Schema
 
-from josefine_broker.client.io_blocking import BlockingClient
-from josefine_lake.config.leases import GROUP
 from josefine_lake.config.table_topic import PREFIX, Mode, TableTopic, described
 from josefine_lake.formats.registry import NewerSchemaError
 from josefine_lake.formats.values import values_of
 from josefine_lake.query import relations
+from josefine_lake.query.brokers import Brokers, Reader
 from josefine_lake.query.engine import Engine, check_names
 from josefine_lake.query.plan import ONLY, Holds, Options, Tail, tail_of
 from josefine_lake.query.refusals import QueryError
@@ -32,7 +31,6 @@ from josefine_lake.writer.changes import PendingChanges
 from josefine_lake.writer.columns import Columns, order_of
 from josefine_lake.writer.evolution import fit
 from josefine_lake.writer.start import Sides, Topic
-from josefine_lake.writer.topic_reader import TopicReader
 from josefine_lake.writer.worlds import monotonic_ms
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.offset_chain import Tip
@@ -64,7 +62,7 @@ class _Side:
 
 @contextmanager
 def answering(
-    client: BlockingClient,
+    brokers: Brokers,
     text: str,
     options: Options,
     env: Mapping[str, str],
@@ -75,15 +73,15 @@ def answering(
 
     Raises QueryError, KafkaError, CorruptData, and OSError of a registry or of the storage."""
     wanted = statement(text)
-    topics = topics_of(wanted.names, list(client.metadata().topics)) if wanted.names else {}
+    topics = topics_of(wanted.names, brokers.topics()) if wanted.names else {}
     versions = _versions(options, topics.values())
     engine = Engine(options.memory, options.temporary)
     sides: list[_Side] = []
     try:
-        for name, topic in sorted({topic: name for name, topic in topics.items()}.items()):
-            sides.append(_side(client, topic, name, options.tail, versions, env))
+        for topic, name in sorted({topic: name for name, topic in topics.items()}.items()):
+            sides.append(_side(brokers, topic, name, options.tail, versions, env))
         at("tables")
-        readers = {each.name: TopicReader(client, each.table.topic) for each in sides}
+        readers = {each.name: brokers.reader(each.table.topic) for each in sides}
         looked = {each.name: readers[each.name].look() for each in sides if each.reads_log}
         stable: dict[str, ByPartition] = {
             name: readers[name].stable_ends(dict.fromkeys(topic.bounds, 0))
@@ -122,7 +120,7 @@ def _versions(options: Options, topics: Collection[str]) -> Mapping[str, int]:
 
 
 def _side(
-    client: BlockingClient,
+    brokers: Brokers,
     topic: str,
     name: str,
     tail: bool,
@@ -130,10 +128,9 @@ def _side(
     env: Mapping[str, str],
 ) -> _Side:
     """The configs and the table of one topic. Raises QueryError."""
-    configs = client.describe_configs([topic])[topic]
-    values = {key: each.value for key, each in configs.items() if key.startswith(PREFIX)}
+    configs = brokers.configs(topic)
     try:
-        table = described(topic, values)
+        table = described(topic, {n: each for n, each in configs.items() if n.startswith(PREFIX)})
     except ValueError as error:
         raise QueryError(f"topic '{topic}': {error}") from error
     version = versions.get(topic)
@@ -142,10 +139,7 @@ def _side(
         if not reads_log:
             raise QueryError(f"topic '{topic}' has no table (no josefine.table.location)")
         return _Side(name=name, table=table, found=None, committed={}, reads_log=True)
-    committed: ByPartition = {}
-    if reads_log:
-        partitions = client.metadata([topic]).partitions_of(topic)
-        committed = client.committed_offsets(GROUP, partitions)
+    committed = brokers.committed(topic) if reads_log else {}
     try:
         folder = Folders({}, env).open(table.location)
     except StorageError as error:
@@ -173,7 +167,7 @@ def _table_alone(engine: Engine, number: int, side: _Side) -> Holds:
 
 def _rows(
     side: _Side,
-    log: TopicReader,
+    log: Reader,
     topic_id: str,
     plan: Tail,
     budget: Budget,
@@ -206,7 +200,7 @@ def _both(
     engine: Engine,
     number: int,
     side: _Side,
-    log: TopicReader,
+    log: Reader,
     topic: Topic,
     stable: ByPartition,
     budget: Budget,
@@ -229,6 +223,7 @@ def _both(
         version=None if found is None else found.version,
         table_rows=None if found is None else found.rows,
         tail_rows=rows.rows.num_rows,
+        what="change" if side.table.mode is Mode.UPSERT else "row",
         bad=rows.bad,
         named=rows.named,
     )

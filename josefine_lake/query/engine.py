@@ -67,11 +67,8 @@ class Engine:
         self._connection.execute("SET lock_configuration = true")
 
     def run(self, text: str) -> Any:
-        """DuckDB's relation of a statement. Raises QueryError."""
-        try:
-            return self._connection.sql(text)
-        except duckdb.Error as error:
-            raise QueryError(sentence(error)) from error
+        """DuckDB's relation of a statement. Raises duckdb.Error."""
+        return self._connection.sql(text)
 
 
 def check_names(topic: str, names: Iterable[str]) -> None:

@@ -63,6 +63,7 @@ class Holds:
     version: int | None = None
     table_rows: int | None = None
     tail_rows: int | None = None
+    what: str = "row"
     bad: int = 0
     named: tuple[str, ...] = ()
 
@@ -74,7 +75,7 @@ class Holds:
             rows = "" if self.table_rows is None else f": {_count(self.table_rows, 'row')}"
             parts.append(f"table version {self.version}{rows}")
         if self.tail_rows is not None:
-            parts.append(f"log: {_count(self.tail_rows, 'row')}")
+            parts.append(f"log: {_count(self.tail_rows, self.what)}")
         if self.bad:
             named = "; ".join(self.named) + ("; …" if self.bad > len(self.named) else "")
             parts.append(f"{_count(self.bad, 'bad record')} not shown ({named})")

@@ -100,8 +100,17 @@ def snapshot(table: TableTopic, folder: TableFolder, version: int | None) -> Sna
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        asked = "" if version is None else f" at version {version}"
-        raise QueryError(_unreadable(table, f"{error}{asked}")) from error
+        newest = None if version is None else _newest(folder)
+        if version is not None and newest is not None:
+            raise QueryError(
+                f"topic '{table.topic}': the table {table.location} has no version {version}"
+                + (
+                    f": its newest is {newest}"
+                    if version > newest
+                    else " any more: it was cleaned up"
+                )
+            ) from error
+        raise QueryError(_unreadable(table, str(error))) from error
     if meta.configuration.get(PHYSICAL_NAMES, "none") != "none":
         mapped = "its columns are mapped to other names (delta.columnMapping.mode)"
         raise QueryError(_unreadable(table, mapped))
@@ -119,6 +128,14 @@ def snapshot(table: TableTopic, folder: TableFolder, version: int | None) -> Sna
         ends=_ends(files, folder.path, found),
         rows=None if None in counts else sum(counts),
     )
+
+
+def _newest(folder: TableFolder) -> int | None:
+    try:
+        found = DeltaTable(folder.path, storage_options=dict(folder.options) or None)
+    except DeltaError:
+        return None
+    return int(found.version())
 
 
 def _has_ends(found: Found) -> bool:

@@ -7,8 +7,9 @@ quotes if it has a dot or a dash. Names that the statement itself defines (WITH)
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,10 @@ from josefine_lake.query.refusals import QueryError
 
 READING = ("SELECT", "EXPLAIN")
 """DuckDB's kinds of statements that only read; its SELECT has WITH, DESCRIBE and SUMMARIZE too."""
-_PARTS = re.compile(r'"(?:[^"]|"")*"|[^."]+')
-"""The parts of a qualified name; those in double quotes may have dots."""
+_EXPLAIN = re.compile(
+    r"(?:--[^\n]*\n|/\*.*?\*/|\s)*EXPLAIN(?:\s+ANALYZE)?(?:\s*\([^)]*\))?\s", re.I | re.S
+)
+"""What comes before the statement of EXPLAIN."""
 _READS_FILES = "file system operations are disabled by configuration"
 
 
@@ -46,12 +49,14 @@ def statement(text: str) -> Statement:
         raise QueryError(
             f"{kind} is not a statement that only reads: use SELECT, WITH, DESCRIBE or EXPLAIN"
         )
+    inner = _EXPLAIN.sub("", text, count=1) if kind == "EXPLAIN" else text
     with _locked() as connection:
-        try:
-            names = connection.get_table_names(text, qualified=True)
-        except duckdb.Error as error:
-            raise QueryError(sentence(error)) from error
-    return Statement(text=text, names=tuple(sorted({_name(each) for each in names})))
+        # Parsed only: a look at tables and columns would need them here already.
+        found = connection.execute("SELECT json_serialize_sql(?)", [inner]).fetchone()
+    tree = json.loads(found[0])
+    if tree["error"]:
+        raise QueryError("EXPLAIN is for a statement that only reads: EXPLAIN SELECT ...")
+    return Statement(text=text, names=tuple(sorted({*_tables(tree, frozenset())})))
 
 
 def topics_of(names: Iterable[str], topics: Collection[str]) -> dict[str, str]:
@@ -80,8 +85,10 @@ def sentence(error: duckdb.Error) -> str:
     if _READS_FILES in text or "Loading external extensions is disabled" in text:
         return "the statement reads topics alone: no files, folders, databases or extensions"
     first = text.split("\n")[0]
-    place = re.search(r"\nLINE (\d+): .*\n( *)\^", text)
-    return f"SQL: {first}" + (f" (line {place[1]})" if place else "")
+    # An error of the fetch has the lines of another text, which has the statement inside.
+    is_at_once = isinstance(error, duckdb.ParserException | duckdb.BinderException)
+    place = re.search(r"\nLINE (\d+): ", text) if is_at_once else None
+    return f"SQL: {first}" + (f" (line {place[1]})" if place and place[1] != "1" else "")
 
 
 def _locked() -> Any:
@@ -89,19 +96,43 @@ def _locked() -> Any:
     return duckdb.connect(config={"enable_external_access": "false", "lock_configuration": "true"})
 
 
-def _name(qualified: str) -> str:
-    """The topic in a table's name. Raises QueryError for a name with a schema."""
-    parts = [
-        part[1:-1].replace('""', '"') if part.startswith('"') else part
-        for part in _PARTS.findall(qualified)
-    ]
-    if len(parts) != 1:
-        joined = ".".join(parts)
+def _tables(node: Any, own: frozenset[str]) -> Iterator[str]:
+    """The tables in a part of DuckDB's syntax tree. `own`: the names that WITH defines around it,
+    in small letters. Raises QueryError for a name with a schema."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _tables(each, own)
+    if not isinstance(node, dict):
+        return
+    if node.get("type") == "BASE_TABLE":
+        yield from _topic(node, own)
+    rest = dict(node)
+    for entry in rest.pop("cte_map", {}).get("map", ()):
+        name = entry["key"].lower()
+        # A name is defined for what follows it, and within itself only if it is recursive.
+        query = entry["value"]
+        is_recursive = "RECURSIVE_CTE_NODE" in {_kind(each) for each in query.values()}
+        yield from _tables(query, own | {name} if is_recursive else own)
+        own |= {name}
+    for each in rest.values():
+        yield from _tables(each, own)
+
+
+def _kind(node: Any) -> Any:
+    return node.get("type") if isinstance(node, dict) else None
+
+
+def _topic(node: Mapping[str, Any], own: frozenset[str]) -> Iterator[str]:
+    name = node["table_name"]
+    parts = [node.get("catalog_name"), node.get("schema_name"), name]
+    if any(parts[:2]):
+        joined = ".".join(filter(None, parts))
         raise QueryError(
             f"{joined}: topics have no schema or database; a topic's name with a dot is written "
             f'in double quotes: "{joined}"'
         )
-    return parts[0]
+    if name.lower() not in own:
+        yield name
 
 
 def _unknown(name: str, close: Collection[str], topics: Collection[str]) -> str:

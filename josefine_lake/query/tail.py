@@ -140,7 +140,11 @@ def _spend(budget: Budget, size: int, read: Read, tail: Tail) -> None:
     if budget.used > budget.bytes_max:
         tp = read.partition
         raise QueryError(
-            f"the logs have more than {budget.bytes_max // MEGABYTE:,} MB that the tables have not "
+            f"the logs have more than {_size(budget.bytes_max)} that the tables have not "
             f"(stopped in {tp} before offset {read.next_offset} of {tail.ends[tp]}): let the writer"
             f" catch up (josefine tables run), or set --max-tail-bytes; {TABLE_ALONE}"
         )
+
+
+def _size(number: int) -> str:
+    return f"{number:,} bytes" if number < MEGABYTE else f"{number // MEGABYTE:,} MB"
