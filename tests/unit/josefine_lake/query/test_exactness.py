@@ -1,7 +1,7 @@
-"""The rows of a query are those of the printed offsets, wherever the table's writer has committed.
+"""The rows of a query are those of the printed offsets, wherever the table's writer committed.
 
-Random records, tombstones, bad records, markers, aborted and open transactions in memory; real Delta
-tables, the real writer and DuckDB.
+Random records, tombstones, bad records, markers, aborted and open transactions in memory; real
+Delta tables, the real writer and DuckDB.
 """
 
 from __future__ import annotations
