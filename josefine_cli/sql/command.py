@@ -77,7 +77,9 @@ def sql(
     from josefine_lake.query.answer import answering
     from josefine_lake.query.brokers import Cluster
     from josefine_lake.query.plan import Options
+    from josefine_lake.writer.data_file import use_little_memory
 
+    use_little_memory(os.environ)
     options = Options(
         tail=tail,
         versions=dict(map(_version, at or [])),
