@@ -1,8 +1,8 @@
 """The rows of an answer as text: an aligned table, CSV, or one JSON object a line.
 
 Rules: DuckDB writes numbers and times itself, so decimals have all digits and times their zone;
-NULL is none of the texts: in a table the text NULL has quotes, in CSV NULL is empty and an empty
-text is `""`. In JSON decimals are numbers with all digits, and bytes that are no text are base64 in
+NULL differs from each text: in a table the text NULL has quotes, in CSV NULL is empty and an
+empty text is `""`. In JSON decimals are numbers with all digits, and bytes that are no text are base64 in
 `NAME_base64`.
 """
 

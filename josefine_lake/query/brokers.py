@@ -36,7 +36,7 @@ class Brokers(Protocol):
 
 
 class Cluster:
-    """Brokers behind a client."""
+    """Brokers by a client."""
 
     def __init__(self, client: BlockingClient) -> None:
         self._client = client

@@ -96,7 +96,7 @@ def snapshot(table: TableTopic, folder: TableFolder, version: int | None) -> Sna
         at = delta.version()
         meta = delta.metadata()
         schema = pa.schema(delta.schema().to_arrow())
-        counts = pa.table(delta.get_add_actions(flatten=True))["num_records"].to_pylist()
+        actions = pa.table(delta.get_add_actions(flatten=True))
     except TableNotFoundError:
         return None
     except DeltaError as error:
@@ -114,6 +114,8 @@ def snapshot(table: TableTopic, folder: TableFolder, version: int | None) -> Sna
     if meta.configuration.get(PHYSICAL_NAMES, "none") != "none":
         mapped = "its columns are mapped to other names (delta.columnMapping.mode)"
         raise QueryError(_unreadable(table, mapped))
+    has_counts = "num_records" in actions.column_names
+    counts = actions["num_records"].to_pylist() if has_counts else [None] * actions.num_rows
     files = _UpTo(folder.files, at)
     own = DeltaLogReader(files, folder.path, table.chain.app_id)
     found, _ = own.last_tip()
