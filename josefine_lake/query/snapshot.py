@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.query.dataset import dataset_of
 from josefine_lake.query.refusals import QueryError
 from josefine_lake.writer.delta_table import PHYSICAL_NAMES
 from josefine_lake.writer.start import Found
@@ -47,7 +48,7 @@ class Snapshot:
         """The rows with the columns of `schema`; those that files lack are null. Raises QueryError
         for a table that delta-rs cannot read."""
         try:
-            return self.delta.to_pyarrow_dataset(filesystem=self.folder.arrow(), schema=schema)
+            return dataset_of(self.delta, self.folder.arrow(), schema)
         except DeltaError as error:
             raise QueryError(_unreadable(self.table, str(error))) from error
 
