@@ -34,6 +34,7 @@ from josefine_lake.writer.start import Sides, Topic
 from josefine_lake.writer.worlds import monotonic_ms
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.offset_chain import Tip
+from pipelines.model.schema_evolution import other_rows
 from pipelines.storage.folders import Folders
 from pipelines.storage.s3 import StorageError
 
@@ -268,6 +269,12 @@ def _fitting(side: _Side, columns: Columns, found: Snapshot) -> tuple[str, ...]:
     """The columns that the topic has no more. Raises QueryError if the table's writer would refuse
     the log's rows."""
     said = found.found.said if isinstance(found.found, Tip) else {}
+    other = other_rows(said, side.table.mode.value, side.table.keys) if said else None
+    if other:
+        what = other.replace("the file", "the topic")
+        raise QueryError(
+            f"topic '{side.table.topic}': its table {what}; --no-tail reads the table alone"
+        )
     wanted = Schema.from_arrow(columns.schema)
     result = fit(found.delta, wanted, said, side.table.evolution)
     if isinstance(result, str):

@@ -9,6 +9,8 @@ files themselves.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,51 +24,54 @@ def dataset_of(delta: DeltaTable, system: FileSystem, schema: pa.Schema) -> Any:
     """The rows with the columns of `schema`; those that files lack are null. Raises DeltaError for
     a table that delta-rs cannot read as a dataset."""
     found = delta.to_pyarrow_dataset(filesystem=system, schema=schema)
-    partitions = delta.metadata().partition_columns
-    known = {each["path"]: each for each in _actions(delta)}
-    fragments = [
-        found.format.make_fragment(
-            each.path,
-            system,
-            partition_expression=guarantee(known.get(each.path, {}), schema, partitions),
-        )
-        for each in found.get_fragments()
-    ]
+    partitions = frozenset(delta.metadata().partition_columns)
+    bounds = _bounds(delta)
+    fragments = []
+    for each in found.get_fragments():
+        # Equalities alone, which are of the partition's columns.
+        values = ds.get_partition_keys(each.partition_expression) if partitions else {}
+        whole = pc.scalar(True)
+        for name in partitions:
+            whole = whole & _is(pc.field(name), values.get(name), schema.field(name).type)
+        for part in _within(bounds.get(_name(each.path), {}), schema, partitions):
+            whole = whole & part
+        fragments.append(found.format.make_fragment(each.path, system, partition_expression=whole))
     return ds.FileSystemDataset(fragments, schema, found.format, system)
 
 
-def guarantee(action: dict[str, Any], schema: pa.Schema, partitions: list[str]) -> Any:
-    """What is true of each row of a file. `action`: its flat entry in the log."""
-    parts = []
+def _is(column: Any, value: Any, kind: pa.DataType) -> Any:
+    return column.is_null() if value is None else column == pa.scalar(value, kind)
+
+
+def _within(
+    action: Mapping[str, Any], schema: pa.Schema, partitions: Collection[str]
+) -> Iterator[Any]:
+    """The bounds of a file's columns. `action`: its flat entry in the log."""
     for field in schema:
-        column = pc.field(field.name)
-        if field.name in partitions:
-            value = action[f"partition.{field.name}"]
-            is_null = column.is_null()
-            parts.append(is_null if value is None else column == pa.scalar(value, field.type))
-            continue
         low, top = action.get(f"min.{field.name}"), action.get(f"max.{field.name}")
-        if low is None or top is None or not pa.types.is_integer(field.type):
+        is_whole = pa.types.is_integer(field.type) and field.name not in partitions
+        if low is None or top is None or not is_whole:
             continue
+        column = pc.field(field.name)
         bound = (column >= low) & (column <= top)
         # Without a count there may be nulls.
-        parts.append(bound if action.get(f"null_count.{field.name}") == 0 else
-                     bound | column.is_null())  # fmt: skip
-    whole = pc.scalar(True)
-    for part in parts:
-        whole = whole & part
-    return whole
+        has_nulls = action.get(f"null_count.{field.name}") != 0
+        yield bound | column.is_null() if has_nulls else bound
 
 
-def _actions(delta: DeltaTable) -> list[dict[str, Any]]:
-    """The files' entries, with their integers alone: Python has no times after the year 9999."""
+def _bounds(delta: DeltaTable) -> dict[str, Mapping[str, Any]]:
+    """File → its entry in the log, with its integers alone: Python has no times after the year
+    9999. Without files whose name is there twice."""
     table = pa.table(delta.get_add_actions(flatten=True))
     kept = [
         field.name
         for field in table.schema
-        if field.name == "path"
-        or field.name.startswith("partition.")
-        or pa.types.is_integer(field.type)
+        if field.name == "path" or pa.types.is_integer(field.type)
     ]
-    rows: list[dict[str, Any]] = table.select(kept).to_pylist()
-    return rows
+    rows = table.select(kept).to_pylist()
+    count = Counter(_name(each["path"]) for each in rows)
+    return {name: each for each in rows if count[name := _name(each["path"])] == 1}
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -266,6 +266,16 @@ def test_columns_that_the_table_gets_with_its_next_commit_are_there_already(tmp_
     assert rows == [(5, None, 1, None), (6, None, 2, "b")]
 
 
+def test_a_table_of_another_mode_than_its_topic_gives_no_answer(tmp_path: Path) -> None:
+    topic = kept(tmp_path)
+
+    topic.configs |= {"josefine.table.mode": "upsert", "josefine.table.keys": "id"}
+
+    why = refused(COUNT, topic)
+    assert why.startswith("topic 'orders': its table was written with mode append, the topic has ")
+    assert ask(COUNT, topic, tail=False)[0] == [(2, 3)]
+
+
 def test_a_change_keeps_the_columns_that_are_not_the_topics(tmp_path: Path) -> None:
     topic = json_topic(tmp_path, mode="upsert", keys="id", schema="id BIGINT, name STRING")
     topic.send(0, b'{"id": 1, "name": "old"}')
