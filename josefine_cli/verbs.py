@@ -75,6 +75,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check the result."),
     "archive": ("josefine_cli.archive.command", "Keep every record of topics; show archives."),
     "tables": ("josefine_cli.tables.command", "Keep Delta tables of topics; show their state."),
+    "sql": ("josefine_cli.sql.command", "Query topics and their tables with SQL, without Spark."),
     "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),
 }
 """Verb → (module with `app: typer.Typer`, one line of help). Literal, so that it can be grepped."""

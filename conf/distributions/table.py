@@ -110,6 +110,6 @@ DISTRIBUTIONS = (
         sources=("josefine_lake",),
         ours=("josefine-client[arrow]", "josefine-pipelines"),
         needs=(*JOURNAL, "prometheus-client"),
-        extras={"protobuf": ("protobuf",)},
+        extras={"protobuf": ("protobuf",), "sql": ("duckdb",)},
     ),
 )  # fmt: skip

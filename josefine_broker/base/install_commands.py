@@ -15,6 +15,7 @@ REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     ),
     "arrow": ("pyarrow>=18", "numba>=0.60", "numpy>=1.26"),
     "journal": ("deltalake>=1.0", "pyarrow>=18"),
+    "sql": ("duckdb>=2.0,<3",),
     "otel": (
         "opentelemetry-sdk>=1.45,<2", "opentelemetry-exporter-otlp-proto-http>=1.45,<2",
     ),
@@ -33,6 +34,7 @@ PART_OF: Mapping[str, str] = {
     "numba": "arrow",
     "numpy": "arrow",
     "deltalake": "journal",
+    "duckdb": "sql",
     "opentelemetry": "otel",
     "pyiceberg": "iceberg",
     "confluent_kafka": "demo",

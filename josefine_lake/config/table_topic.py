@@ -103,14 +103,18 @@ def chain_word(topic: str) -> str:
 
 
 def table_topic(topic: str, configs: Mapping[str, str | None]) -> TableTopic | None:
-    """The table of a topic by its configs; None without one.
+    """The table of a topic by its configs; None without one. Raises ValueError as `described`."""
+    found = described(topic, configs)
+    return found if found.location else None
+
+
+def described(topic: str, configs: Mapping[str, str | None]) -> TableTopic:
+    """The columns of a topic by its configs, also of one without a table: an empty `location`.
 
     Raises ValueError for values that this writer does not know: a newer broker may accept more.
     """
     found = {name.removeprefix(PREFIX): value or "" for name, value in configs.items()}
     location = found.get("location", "")
-    if not location:
-        return None
     dead_letter = found.get("dead.letter") or f"{location}_dead_letter"
     made = Format(_known(found, "format", Format))
     key_format = _known(found, "key.format", KeyFormat) if found.get("key.format") else ""

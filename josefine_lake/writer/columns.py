@@ -89,6 +89,11 @@ class Columns:
             self._file_schema = self.schema.append(pa.field(DELETED, pa.bool_()))
 
     @property
+    def file_schema(self) -> pa.Schema:
+        """The columns of `rows`: `schema`, in mode upsert with the flag DELETED."""
+        return self._file_schema
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The metadata of a commit about its columns, as a pipeline's commit has them."""
         kinds = types_of(fields_of(Schema.from_arrow(self.schema)))

@@ -38,9 +38,9 @@ def write(
 def _merge(
     table: DeltaTable, changes: Changes, properties: CommitProperties, removed: Collection[str]
 ) -> None:
-    same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in changes.keys)
+    same = same_row(changes.keys)
     gone = f"s.{quoted(DELETED)}"
-    later = _later(*map(quoted, changes.order))
+    later = is_later(changes.order)
     names = [name for name in changes.rows.schema.names if name != DELETED]
     columns = {quoted(name): f"s.{quoted(name)}" for name in names}
     # What the topic has no more would otherwise keep the value of an earlier row.
@@ -63,9 +63,15 @@ def _merge(
     )
 
 
-def _later(offset: str, partition: str) -> str:
+def same_row(keys: Sequence[str]) -> str:
+    """SQL: whether the change `s` is of the table's row `t`."""
+    return " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+
+
+def is_later(order: tuple[str, str]) -> str:
     """SQL: whether a change is later than the table's row. Within a partition it always is, because
     the chain reads each offset once; so rows of a topic that was created again are replaced."""
+    offset, partition = map(quoted, order)
     return (
         f"(s.{partition} = t.{partition} OR s.{offset} > t.{offset}"
         f" OR (s.{offset} = t.{offset} AND s.{partition} > t.{partition})"
@@ -74,6 +80,6 @@ def _later(offset: str, partition: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column's name in DataFusion's SQL."""
+    """A column's name in SQL."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'

@@ -22,7 +22,7 @@ OPTIONAL = {
     },
     "josefine-spark": {"pyspark", "py4j", "deltalake"},
     "josefine-journal": set(),
-    "josefine-lake": {"protobuf"},
+    "josefine-lake": {"protobuf", "duckdb"},
     "josefine-pipelines": {"pyspark", "py4j", "delta-spark", "pyiceberg", "protobuf"},
 }  # fmt: skip
 """Distribution → packages that its modules import and that it works without."""

@@ -1,0 +1,1 @@
+"""`josefine sql`: queries over table topics without Spark."""
