@@ -150,7 +150,11 @@ def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
         now_ms = ctx.clock.monotonic_ms()
         state = outcome.state
         if state is None:
-            led.error = KafkaError(outcome.code, outcome.message or "")
+            code = outcome.code
+            # It has not heard of the topic yet, which this broker leads.
+            if code is ErrorCode.unknown_topic_or_partition:
+                code = ErrorCode.coordinator_not_available
+            led.error = KafkaError(code, outcome.message or "")
             led.retry_ms = now_ms + RETRY_MS
             return
         # A leader that was just elected does not know the high watermark: `latest` would be an
@@ -208,6 +212,13 @@ def forget_group(ctx: Context, group_id: str, but: str) -> None:
         if partition is not None and not partition.is_idle:
             continue
         drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
+
+
+def forget_missing_partitions(ctx: Context) -> None:
+    """End the use of the share partitions of deleted topics. To be called when one was deleted."""
+    names, error = ctx.image.topic_names, KafkaError(ErrorCode.unknown_topic_id)
+    for led in [each for key, each in ctx.clients.shares.led.items() if key.topic_id not in names]:
+        drop(ctx, led, error)
 
 
 def acknowledge(

@@ -130,13 +130,14 @@ def reconcile(ctx: Context) -> None:
     retried = {tp[0] for tp, unopened in ctx.hosted.unopened.items() if not unopened.is_damaged}
     changed: list[TopicPartition] = []
     """Partitions whose delayed operations are checked again once everything matches the image."""
+    is_replaced = False
     for name, topic in image.topics.items():
         known = before.get(name)
         if known is topic and name not in retried:
             continue
         if known is not None and known.topic_id != topic.topic_id:
             _close_topic(ctx, known, changed)  # deleted and created again within one step
-            known = None
+            known, is_replaced = None, True
         _host_topic(ctx, topic, known, changed)
     gone = [name for name in before if name not in image.topics]
     for name in gone:
@@ -148,7 +149,7 @@ def reconcile(ctx: Context) -> None:
         ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
     groups_moved(ctx)
     transactions_moved(ctx)
-    share_states_moved(ctx)
+    share_states_moved(ctx, is_topic_gone=bool(gone) or is_replaced)
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:
