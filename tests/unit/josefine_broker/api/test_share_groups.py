@@ -18,6 +18,7 @@ from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
+from josefine_broker.wire.entities import alter_share_group_offsets as e
 from josefine_broker.wire.entities import (
     consumer_group_heartbeat,
     delete_groups,
@@ -31,7 +32,6 @@ from josefine_broker.wire.entities import (
     share_group_describe,
     write_share_group_state,
 )
-from josefine_broker.wire.entities import alter_share_group_offsets as e
 from tests.unit.josefine_broker.api.share_members import (
     ACCEPT,
     GROUP,
