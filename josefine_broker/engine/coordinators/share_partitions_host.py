@@ -108,11 +108,6 @@ class _Alarm(Parked):
             store(ctx, led)
 
 
-def config_of(ctx: Context, group_id: str) -> ShareConfig:
-    """The configuration of a share group."""
-    return ctx.settings.offsets.groups.share
-
-
 def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
     """The share partition, led here; its state may still be on its way. Raises KafkaError:
     UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, or why its state cannot be read."""

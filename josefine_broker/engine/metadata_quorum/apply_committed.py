@@ -20,6 +20,7 @@ from uuid import UUID
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.group_configs_host import group_configs_changed
 from josefine_broker.engine.coordinators.loading_groups import (
     begin_loading,
     forget_missing_topics,
@@ -149,6 +150,8 @@ def reconcile(ctx: Context) -> None:
         ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
     groups_moved(ctx)
     transactions_moved(ctx)
+    if previous is None or image.group_configs is not previous.group_configs:
+        group_configs_changed(ctx)
     share_states_moved(ctx, is_topic_gone=bool(gone) or is_replaced)
     if gone or previous is None:
         forget_missing_topics(ctx)
