@@ -268,8 +268,8 @@ class SharePartition:
             self._free(each, RecordEvent.RELEASE, each.deliveries - 1)
         return bool(mine)
 
-    def expire(self, now_ms: int) -> bool:
-        """Take back the records whose lock has ended; returns whether there were any."""
+    def expire(self, now_ms: int) -> int:
+        """Take back the records whose lock has ended; returns how many there were."""
         # Unlike the end of a session this delivery counts: a record that stops each of its members
         # would be delivered without end.
         late = [each for each in self._spans if each.is_locked and each.lock_end_ms <= now_ms]
@@ -278,7 +278,7 @@ class SharePartition:
             event = RecordEvent.EXHAUST if is_last else RecordEvent.RELEASE
             self._free(each, event, each.deliveries)
         self._advance()
-        return bool(late)
+        return sum(each.last - each.first + 1 for each in late)
 
     def _free(self, span: Span, event: RecordEvent, deliveries: int) -> None:
         """End the lock of a span. The new span has no member, no lock and no waiting answer."""
