@@ -96,7 +96,7 @@ def test_configuration_of_a_group(
     assert re.search(r"share\.record\.lock\.duration\.ms=20000\b", described), described
     with consumer(bootstrap, topic, "--max-messages", "20") as first:
         assert sorted(read(first)) == sorted(f"v{n}" for n in range(20))
-    where = ("--topic", "__share_group_state", "--from-beginning", "--timeout-ms", "8000")
+    where = ("--topic", "__share_group_state", "--from-beginning", "--timeout-ms", "20000")
     command = tool_command(
         CONSUME_PLAINLY, "--bootstrap-server", bootstrap, *where, "--formatter", STATES
     )
