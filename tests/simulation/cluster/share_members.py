@@ -104,7 +104,7 @@ class ShareMember(CoordinatedClient):
             self._assigned = [
                 TopicPartition(names[topic.topic_id], index)
                 for topic in answer.assignment.topic_partitions
-                if topic.topic_id in names
+                if topic.topic_id is not None and topic.topic_id in names
                 for index in topic.partitions
             ]
         self.soon(self._beat, BEAT_MS)
