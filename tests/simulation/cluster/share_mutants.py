@@ -31,10 +31,10 @@ SHARE_MUTANTS = [
         faults=SHARES,
     ),
     Mutant(
-        breaks="a record that came back too often is given up",
-        function=SharePartition.expire,
-        old="is_last = each.deliveries >= self.limits.deliveries_max",
-        new="is_last = False",
+        breaks="each delivery of a record counts",
+        function=SharePartition._take,
+        old="deliveries=each.deliveries + 1",
+        new="deliveries=max(1, each.deliveries)",
         faults=SHARES,
     ),
     Mutant(

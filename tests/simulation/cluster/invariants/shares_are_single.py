@@ -3,6 +3,8 @@ go; and none more often than the group allows."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from josefine_broker.base.ids import TopicPartition
 from tests.simulation.cluster.group_names import SHARE_DELIVERIES_MAX, SHARE_LOCK_MS
 from tests.simulation.cluster.invariants.base import Invariant
@@ -19,6 +21,7 @@ class SharesAreSingle(Invariant):
     def __init__(self, view: View) -> None:
         super().__init__(view)
         self._last: dict[tuple[TopicPartition, Leader, int], Delivery] = {}
+        self._times: Counter[tuple[TopicPartition, Leader, int]] = Counter()
 
     def shared(self, delivery: Delivery) -> None:
         assert 1 <= delivery.count <= SHARE_DELIVERIES_MAX, (
@@ -30,6 +33,10 @@ class SharesAreSingle(Invariant):
         for offset in range(delivery.first, delivery.last + 1):
             place = delivery.tp, delivery.leader, offset
             before, self._last[place] = self._last.get(place), delivery
+            self._times[place] += 1
+            assert self._times[place] <= SHARE_DELIVERIES_MAX, (
+                f"{delivery.tp}: record {offset} was delivered {self._times[place]} times"
+            )
             if before is None:
                 continue
             # Both were acquired by now, and neither lock can have ended yet.
