@@ -69,6 +69,22 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         Panel("Thread at work", "percentunit", _by(_rate("request_local_seconds", "api"), "api")),
         Panel("Thread late by", "s", _by(LATE, "instance")),
     ),
+    "Share groups": (
+        Panel("Acquired", "cps", _by(_rate("share_records_acquired", "group"), "group")),
+        Panel(
+            "Acknowledged",
+            "cps",
+            _by(_rate("share_record_acknowledgements", "ack_type"), "ack_type"),
+        ),
+        Panel(
+            "In flight, and lock timeouts",
+            "short",
+            (
+                ("sum by (group) (josefine_share_records_in_flight)", "in flight {{group}}"),
+                (_rate("share_lock_timeouts", "group"), "timeouts/s {{group}}"),
+            ),
+        ),
+    ),
     "Disk": (
         Panel("Free", "bytes", _each("disk_free_bytes")),
         Panel("Topics", "bytes", _by("sum by (topic) (josefine_log_size_bytes)", "topic")),

@@ -62,14 +62,18 @@ LIMITED: dict[str, str] = {
 DIFFERENT: dict[str, str] = {
     "share groups (KIP-932)": (
         "served as by Kafka 4.4, with lock renewal (KIP-1222), both acquire modes (KIP-1206) and "
-        "lag (KIP-1226; known where the group's coordinator leads the partition). What "
-        "`share.auto.offset.reset`, `share.isolation.level`, `share.record.lock.duration.ms` and "
-        "the limits are is one for all groups of a broker (`group.share_*`): configurations of "
-        "single groups are refused, and `kafka-share-groups --reset-offsets` moves a group that "
-        "is to start elsewhere. There are no dead letters (KIP-1191). Each record of "
+        "lag (KIP-1226; known where the group's coordinator leads the partition). There are no "
+        "dead letters (KIP-1191). Each record of "
         "`__share_group_state` is a whole ShareSnapshot, in a compacted topic; Kafka also writes "
         "differences. A fetch does not wait for `min_bytes`. Markers of transactions are never "
         "acquired. A record that was finished stays so, whatever late write comes"
+    ),
+    "configurations of groups": (
+        "`share.*` and `consumer.*` session timeout and heartbeat interval are served from "
+        "`josefine.version` 8 on, and judged by Kafka's bounds (its defaults, extended to the "
+        "broker's own value in `group.*`; the bounds themselves have no configuration). "
+        "`share.auto.offset.reset=by_duration:...`, assignment intervals, assignor offload, "
+        "`streams.*` and `errors.deadletterqueue.*` are refused"
     ),
     "groups of the consumer protocol (KIP-848)": (
         "served from `group.version` 1 on, which a new cluster has. A group changes its protocol "

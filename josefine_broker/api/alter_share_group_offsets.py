@@ -62,7 +62,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterShareGroupOffsetsReq
 
         summarize_state(ctx, key, summarized)
 
-    return gather(ctx, starts, alter, lambda outcomes: _answer(ctx, request, outcomes))
+    return gather(ctx, starts, alter, lambda outcomes: _answer(ctx, request, outcomes), requests=2)
 
 
 def refuse(

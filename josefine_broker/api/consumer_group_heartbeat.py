@@ -11,6 +11,7 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.consumer_groups_host import heartbeat
+from josefine_broker.engine.coordinators.group_configs_host import config_of
 from josefine_broker.engine.coordinators.groups_host import do_groups_work
 from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.groups.consumer.values import (
@@ -33,7 +34,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ConsumerGroupHeartbeatReq
         raise KafkaError(ErrorCode.unsupported_version, message)
     check_group_id(request.group_id)
     coordinator_of(ctx, request.group_id)
-    interval_ms = ctx.settings.offsets.groups.consumer_heartbeat_interval_ms
+    interval_ms = config_of(ctx, request.group_id).consumer_heartbeat_ms
 
     def build(answer: BeatAnswer) -> e.ConsumerGroupHeartbeatResponse:
         return _response(answer, interval_ms)

@@ -1,14 +1,17 @@
-"""DescribeConfigs (key 32): topics, and this broker's own read-only values (KIP-133, KIP-226).
+"""DescribeConfigs (key 32): topics, groups, and this broker's own read-only values (KIP-133,
+KIP-226).
 
-A topic's value is its own, or that of the broker's file if it differs from Kafka's default, or the
-default: the source field shows which. Broker settings come from its file, where they differ from
-Kafka's defaults, and are read-only; `shared/broker_configs.py` lists them.
+A topic's or group's value is its own, or that of the broker's file if it differs from Kafka's
+default, or the default: the source field shows which. Broker settings come from its file, where
+they differ from Kafka's defaults, and are read-only; `shared/broker_configs.py` lists them.
 """
 
 from josefine_broker.api.shared.broker_configs import KAFKA_DEFAULTS, ShownConfig, broker_configs
 from josefine_broker.api.shared.topics import check_name
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.groups.group_configs import KEYS, normal
+from josefine_broker.engine.groups.group_configs import shown as shown_of_groups
 from josefine_broker.engine.metadata.topic_config import (
     TOPIC_CONFIGS,
     ConfigType,
@@ -18,10 +21,10 @@ from josefine_broker.engine.metadata.topic_config import (
 )
 from josefine_broker.wire.entities import describe_configs as e
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 ADMIN_ADDRESS = "admin.address"
 
-SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT = 1, 4, 5
+SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT, SOURCE_GROUP = 1, 4, 5, 8
 
 
 def handle(
@@ -60,6 +63,8 @@ def _describe(
         configs = _broker_configs(ctx, resource.resource_name, request)
         if ADMIN_ADDRESS in (resource.configuration_keys or ()):
             configs.append(_admin_address(ctx))
+    elif resource.resource_type == GROUP:
+        configs = _group_configs(ctx, resource.resource_name, request)
     else:
         raise KafkaError(
             ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no configs"
@@ -100,6 +105,37 @@ def _topic_configs(
                 value=values[key.name],
                 config_source=source,
                 synonyms=tuple(synonyms),
+                config_type=key.type.value,
+                documentation=key.meaning if request.include_documentation else None,
+            )
+        )
+    return results
+
+
+def _group_configs(
+    ctx: Context, group_id: str, request: e.DescribeConfigsRequest
+) -> list[e.DescribeConfigsResourceResult]:
+    if not group_id:
+        raise KafkaError(ErrorCode.invalid_request, "a group id must not be empty")
+    own = dict(ctx.image.group_configs.get(group_id, ()))
+    here = shown_of_groups(ctx.settings.offsets.groups)
+    results = []
+    for name in sorted(KEYS):
+        key, value = KEYS[name], here[name]
+        default_name = key.broker_name if key.has_broker_config else name
+        # The most specific first, as in Kafka.
+        synonyms = [_synonym(default_name, key.default, SOURCE_DEFAULT)]
+        if value != key.default:
+            synonyms.insert(0, _synonym(key.broker_name, value, SOURCE_BROKER_FILE))
+        if name in own:
+            value = normal(name, own[name])
+            synonyms.insert(0, _synonym(name, value, SOURCE_GROUP))
+        results.append(
+            e.DescribeConfigsResourceResult(
+                name=name,
+                value=value,
+                config_source=synonyms[0].source,
+                synonyms=tuple(synonyms) if request.include_synonyms else (),
                 config_type=key.type.value,
                 documentation=key.meaning if request.include_documentation else None,
             )

@@ -3,10 +3,11 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from josefine_broker.api.shared.altering import Resource, alter_topics, results
+from josefine_broker.api.shared.altering import Resource, alter_resources, results
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.metadata.changes import AlterTopicConfig
+from josefine_broker.engine.groups.group_configs import check
+from josefine_broker.engine.metadata.changes import AlterGroupConfig, AlterTopicConfig
 from josefine_broker.engine.metadata.image import TopicEntry
 from josefine_broker.engine.metadata.topic_config import (
     check_config,
@@ -20,12 +21,13 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 def handle(ctx: Context, info: RequestInfo, request: e.IncrementalAlterConfigsRequest) -> object:
-    """Change the configuration of each named topic; errors are per resource. A broker has no stored
-    settings, so deleting any of them succeeds."""
-    return alter_topics(
+    """Change the configuration of each named topic and group; errors are per resource. A broker has
+    no stored settings, so deleting any of them succeeds."""
+    return alter_resources(
         ctx,
         [Resource(each.resource_type, each.resource_name) for each in request.resources],
         lambda at, topic: _change(ctx, topic, request.resources[at].configs),
+        lambda at, group_id: _group_change(ctx, group_id, request.resources[at].configs),
         lambda at: [
             (each.name, each.value)
             for each in request.resources[at].configs
@@ -47,18 +49,14 @@ def refuse(
 def _change(
     ctx: Context, topic: TopicEntry, configs: tuple[e.AlterableConfig, ...]
 ) -> AlterTopicConfig:
-    repeated = [name for name, times in Counter(c.name for c in configs).items() if times > 1]
-    if repeated:
-        raise KafkaError(ErrorCode.invalid_request, f"'{repeated[0]}' is given more than once")
+    _check_names(configs)
     assign: dict[str, str] = {}
     remove = []
     for config in configs:
         if config.config_operation == DELETE:
             remove.append(config.name)
             continue
-        value = config.value
-        if value is None:
-            raise KafkaError(ErrorCode.invalid_request, f"'{config.name}' has no value")
+        value = _value(config)
         if config.config_operation in (APPEND, SUBTRACT):
             value = _edited_list(ctx, topic, config, value)
         elif config.config_operation != SET:
@@ -70,6 +68,40 @@ def _change(
     return AlterTopicConfig(
         topic_id=topic.topic_id, assign=tuple(assign.items()), remove=tuple(remove)
     )
+
+
+def _group_change(
+    ctx: Context, group_id: str, configs: tuple[e.AlterableConfig, ...]
+) -> AlterGroupConfig:
+    _check_names(configs)
+    assign: dict[str, str] = {}
+    remove = []
+    for config in configs:
+        if config.config_operation == DELETE:
+            remove.append(config.name)
+            continue
+        if config.config_operation in (APPEND, SUBTRACT):
+            raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
+        if config.config_operation != SET:
+            raise KafkaError(ErrorCode.invalid_request, f"operation {config.config_operation}")
+        assign[config.name] = _value(config)
+    # As a whole: a session timeout must be above the heartbeat interval that was set before.
+    known = dict(ctx.image.group_configs.get(group_id, ()))
+    kept = {name: value for name, value in known.items() if name not in remove}
+    check((kept | assign).items(), ctx.settings.offsets.groups)
+    return AlterGroupConfig(group_id=group_id, assign=tuple(assign.items()), remove=tuple(remove))
+
+
+def _check_names(configs: tuple[e.AlterableConfig, ...]) -> None:
+    repeated = [name for name, times in Counter(c.name for c in configs).items() if times > 1]
+    if repeated:
+        raise KafkaError(ErrorCode.invalid_request, f"'{repeated[0]}' is given more than once")
+
+
+def _value(config: e.AlterableConfig) -> str:
+    if config.value is None:
+        raise KafkaError(ErrorCode.invalid_request, f"'{config.name}' has no value")
+    return config.value
 
 
 def _edited_list(ctx: Context, topic: TopicEntry, config: e.AlterableConfig, value: str) -> str:

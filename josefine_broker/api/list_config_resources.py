@@ -1,7 +1,7 @@
 """ListConfigResources (key 74, KIP-1142): resources with configurations, by type.
 
-Topics, brokers and groups are the types here. A group is listed only if it has its own
-configuration, and none has; client metrics subscriptions and loggers do not exist.
+Topics, brokers and groups are the types here. A group is listed if it has a configuration of its
+own; client metrics subscriptions and loggers do not exist.
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,7 @@ def handle(
     names: Mapping[int, list[str]] = {
         BROKER: [str(each) for each in sorted(ctx.image.brokers)],
         TOPIC: sorted(ctx.image.topics),
+        GROUP: sorted(ctx.image.group_configs),
     }
     wanted = request.resource_types or supported
     return e.ListConfigResourcesResponse(

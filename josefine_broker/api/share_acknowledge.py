@@ -17,7 +17,7 @@ from josefine_broker.api.shared.share_sessions import (
 )
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinators.share_partitions_host import config_of
+from josefine_broker.engine.coordinators.group_configs_host import config_of
 from josefine_broker.engine.groups.share.sessions import FINAL_EPOCH, Part
 from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.wire.entities import share_acknowledge as e
@@ -76,7 +76,7 @@ def _answer(
         )
     leaders.discard(-1)
     return e.ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=config_of(ctx, group_id).limits.lock_ms,
+        acquisition_lock_timeout_ms=config_of(ctx, group_id).share.limits.lock_ms,
         responses=tuple(
             e.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=parts)
             for topic_id, parts in by_topic(results)

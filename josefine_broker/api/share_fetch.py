@@ -24,7 +24,8 @@ from josefine_broker.api.shared.share_sessions import (
 )
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinators.share_partitions_host import Room, acquire, config_of
+from josefine_broker.engine.coordinators.group_configs_host import config_of
+from josefine_broker.engine.coordinators.share_partitions_host import Room, acquire
 from josefine_broker.engine.groups.share.sessions import (
     FINAL_EPOCH,
     OPENING_EPOCH,
@@ -136,7 +137,8 @@ class _ShareFetch(Parked):
             )
             try:
                 led = readable(ctx, self._info, group_id, part)
-                acquired, records = acquire(ctx, led, member_id, room, config_of(ctx, group_id))
+                config = config_of(ctx, group_id).share
+                acquired, records = acquire(ctx, led, member_id, room, config)
             except KafkaError as error:
                 if error.code not in PASSING:
                     self.errors[part] = error
@@ -237,7 +239,7 @@ class _ShareFetch(Parked):
         leaders.discard(-1)
         group_id = self._request.group_id or ""
         return e.ShareFetchResponse(
-            acquisition_lock_timeout_ms=config_of(ctx, group_id).limits.lock_ms,
+            acquisition_lock_timeout_ms=config_of(ctx, group_id).share.limits.lock_ms,
             responses=tuple(
                 e.ShareFetchableTopicResponse(topic_id=topic_id, partitions=parts)
                 for topic_id, parts in by_topic(results)

@@ -8,6 +8,7 @@ group's new state is on every in-sync replica. The first member of the cluster h
 from josefine_broker.api.shared.topics import submit_share_state_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.group_configs_host import config_of
 from josefine_broker.engine.coordinators.groups_host import do_groups_work
 from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
 from josefine_broker.engine.coordinators.share_groups_host import heartbeat
@@ -24,7 +25,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ShareGroupHeartbeatReques
     coordinator_of(ctx, request.group_id)
     if request.member_epoch == JOINING_EPOCH and SHARE_STATE_TOPIC not in ctx.image.topics:
         return _create_state_topic(ctx)
-    interval_ms = ctx.settings.offsets.groups.consumer_heartbeat_interval_ms
+    interval_ms = config_of(ctx, request.group_id).share_heartbeat_ms
     names = request.subscribed_topic_names
     beat = ShareBeat(
         member_id=request.member_id,

@@ -14,7 +14,7 @@ from josefine_broker.wire import apis
 from josefine_broker.wire.entities import describe_configs as d
 from josefine_broker.wire.entities import incremental_alter_configs as i
 
-RESOURCE_BROKER = 4
+RESOURCE_BROKER, RESOURCE_GROUP = 4, 32
 ADMIN_ADDRESS = "admin.address"
 """A broker's HTTP address, described only if it is asked for by this name: Kafka has none."""
 SOURCES = {
@@ -23,6 +23,7 @@ SOURCES = {
     3: "all brokers",
     4: "broker's file",
     5: "default",
+    8: "group",
 }
 """Names of `config_source`: 2 and 3 are Kafka's dynamic broker settings."""
 DEFAULT_SOURCE = 5

@@ -16,6 +16,7 @@ from josefine_broker.client.effects import Operation
 from josefine_broker.client.groups import NO_OFFSET, ask_coordinator
 from josefine_broker.client.operations import ask_each_broker, refresh
 from josefine_broker.client.session import Attempts, Session
+from josefine_broker.client.share_admin import SHARE, describe_members
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 
@@ -58,7 +59,7 @@ class GroupDescription:
     coordinator: int
     members: tuple[GroupMember, ...]
     epoch: int | None = None
-    """Epoch of a consumer protocol group; None: it is a classic group."""
+    """Epoch of a consumer protocol or share group; None: it is a classic group."""
 
     @property
     def is_active(self) -> bool:
@@ -104,12 +105,15 @@ def _list_error(response: e.list_groups.ListGroupsResponse) -> KafkaError | None
 def describe_group(
     session: Session, group: str, now_ms: int, deadline_ms: int
 ) -> Operation[GroupDescription]:
-    """The coordinator's description of a group of either protocol; a missing group is DEAD."""
+    """The coordinator's description of a group of any protocol; a missing group is DEAD."""
     attempts = session.start(now_ms, deadline_ms, f"group '{group}'")
     classic = yield from _describe_classic(session, attempts, group)
-    if classic.state != DEAD:
+    # Brokers may list a share group here, too, without its members.
+    if classic.state != DEAD and classic.protocol_type != SHARE:
         return classic
     found = yield from _describe_consumers(session, attempts, group)
+    if found is None:
+        found = yield from _describe_share(session, attempts, group)
     return found or classic
 
 
@@ -179,6 +183,37 @@ def _describe_consumers(
             GroupMember(
                 member_id=each.member_id,
                 instance_id=each.instance_id,
+                client_id=each.client_id,
+                host=each.client_host.removeprefix("/"),
+                assigned=tuple(
+                    TopicPartition(topic.topic_name, index)
+                    for topic in each.assignment.topic_partitions
+                    for index in topic.partitions
+                ),
+            )
+            for each in described.members
+        ),
+        epoch=described.group_epoch,
+    )
+
+
+def _describe_share(
+    session: Session, attempts: Attempts, group: str
+) -> Operation[GroupDescription | None]:
+    """A share group (KIP-932); None: there is none."""
+    described = yield from describe_members(session, attempts, group)
+    if described is None:
+        return None
+    return GroupDescription(
+        group=group,
+        state=described.group_state,
+        protocol_type=SHARE,
+        assignor=described.assignor_name,
+        coordinator=session.coordinators[group],
+        members=tuple(
+            GroupMember(
+                member_id=each.member_id,
+                instance_id=None,
                 client_id=each.client_id,
                 host=each.client_host.removeprefix("/"),
                 assigned=tuple(

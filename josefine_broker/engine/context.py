@@ -15,6 +15,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.limits import PARTITIONS_PER_BROKER_MAX
 from josefine_broker.base.ports import Clock
 from josefine_broker.engine.groups.coordinator import GroupCoordinator
+from josefine_broker.engine.groups.share.counts import ShareCounts
 from josefine_broker.engine.groups.share.sessions import ShareSessions
 from josefine_broker.engine.groups.share.stored import ShareStates
 from josefine_broker.engine.groups.share.values import ShareKey
@@ -200,6 +201,7 @@ class Shares:
     loading: dict[tuple[str, int], Parked] = field(default_factory=dict)
     """Partitions of `__share_group_state` that are led here and still being loaded, each with its
     loader. Written by `engine/coordinators/loading_share_states.py`."""
+    counts: ShareCounts = field(default_factory=ShareCounts)
     led: dict[ShareKey, Any] = field(default_factory=dict)
     """The share partitions in use, each a `LedShare`. Written by
     `engine/coordinators/share_partitions_host.py`."""

@@ -228,6 +228,27 @@ SECTIONS: dict[str, list[Metric]] = {
                 "Open transactions coordinated here.",
             ),
         ),
+        *_gauges(
+            ("share_sessions", "Share sessions: members of share groups that fetch here."),
+            ("share_partitions", "Partitions led here that share groups use."),
+            ("share_states", "Stored states of share partitions coordinated here."),
+        ),
+        *_gauges(
+            ("share_records_in_flight", "Records that members of a share group have now."),
+            labels=("group", "topic", "partition"),
+        ),
+        *_counters(
+            ("share_records_acquired", "Records that members of a share group got."),
+            ("share_lock_timeouts", "Records whose lock ended before their member answered."),
+            labels=("group",),
+        ),
+        *_counters(
+            (
+                "share_record_acknowledgements",
+                "Records that members answered for: accept, release, reject, renew or gap.",
+            ),
+            labels=("group", "ack_type"),
+        ),
         *_counters(
             ("group_rebalances", "Rebalances started."),
             ("group_members_lost", "Members whose session expired."),

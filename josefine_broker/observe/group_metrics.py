@@ -17,6 +17,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupState
 from josefine_broker.engine.groups.states import GroupState
 from josefine_broker.host.metrics import Metrics, Sample
+from josefine_broker.observe.share_metrics import register_share_metrics
 
 SERIES_MAX = 10_000
 """Series per metric: a number that Prometheus easily takes from one target."""
@@ -26,6 +27,7 @@ Series = Callable[[Context], Iterator[Sample]]
 
 def register_group_metrics(metrics: Metrics, ctx: Context, series_max: int = SERIES_MAX) -> None:
     """Totals over all groups, and each group by name within the bound."""
+    register_share_metrics(metrics, ctx, series_max)
     counts = ctx.clients.groups.coordinator.counts
     for field in ("rebalances", "members_lost", "offsets_committed"):
         metrics.one(f"group_{field}", partial(getattr, counts, field))

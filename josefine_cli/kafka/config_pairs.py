@@ -22,14 +22,14 @@ def parse_configs(pairs: Sequence[str] | None, what: str = "--config ") -> dict[
     return configs
 
 
-def check_known(names: Sequence[str], known: Iterable[str], what: str) -> None:
+def check_known(names: Sequence[str], known: Iterable[str], what: str, kind: str = "topic") -> None:
     """Raises UsageError for an unknown name: the broker accepts the reset of any name."""
     there = list(known)
     for name in names:
         if name not in there:
             near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
             hint = f"; the nearest known key is {near[0]}" if near else ""
-            raise UsageError(f"{what}'{name}' is not a topic configuration{hint}")
+            raise UsageError(f"{what}'{name}' is not a {kind} configuration{hint}")
 
 
 def _in_ms(key: str, value: str) -> str:

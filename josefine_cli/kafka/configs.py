@@ -1,5 +1,5 @@
-"""`josefine configs`: the configuration of topics and brokers, the source of each value, and
-whether it can change while a broker runs."""
+"""`josefine configs`: the configuration of topics, groups and brokers, the source of each value,
+and whether it can change while a broker runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import typer
 
 from josefine_broker.client import config_admin
 from josefine_broker.client.admin import RESOURCE_TOPIC
-from josefine_broker.client.config_admin import RESOURCE_BROKER
+from josefine_broker.client.config_admin import RESOURCE_BROKER, RESOURCE_GROUP
 from josefine_cli.base.errors import UsageError
 from josefine_cli.base.output import connect, plural, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
-from josefine_cli.kafka.completed import topic_names
+from josefine_cli.kafka.completed import group_names, topic_names
 from josefine_cli.kafka.config_pairs import check_known, parse_configs
 
 app = typer.Typer(
-    help="Describe, set and remove configurations of topics and brokers.",
+    help="Describe, set and remove configurations of topics, groups and brokers.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -28,6 +28,9 @@ Topic = Annotated[
     str | None, typer.Option("--topic", "-t", help="Of this topic.", autocompletion=topic_names)
 ]
 Broker = Annotated[int | None, typer.Option("--broker", min=0, help="Of this broker.")]
+Group = Annotated[
+    str | None, typer.Option("--group", "-g", help="Of this group.", autocompletion=group_names)
+]
 Pairs = Annotated[
     list[str], typer.Argument(help="Times (.ms) also like 7d.", metavar="NAME=VALUE...")
 ]
@@ -38,6 +41,7 @@ Keys = Annotated[list[str], typer.Argument(help="Names to reset.", metavar="NAME
 def describe(
     topic: Topic = None,
     broker: Broker = None,
+    group: Group = None,
     all_values: Annotated[bool, typer.Option("--all", help="Defaults, too.")] = False,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
@@ -47,8 +51,9 @@ def describe(
     \b
     josefine configs describe --topic orders --all
     josefine configs describe --broker 1
+    josefine configs describe --group workers --all
     """
-    kind, name, label = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker, group)
     with connect(bootstrap_of(bootstrap)) as client:
         if kind == RESOURCE_BROKER:
             _check_broker(int(name), {each.broker_id for each in client.describe_cluster().brokers})
@@ -68,14 +73,19 @@ def describe(
 
 @app.command("set")
 def set_configs(
-    pairs: Pairs, topic: Topic = None, broker: Broker = None, bootstrap: Bootstrap = None
+    pairs: Pairs,
+    topic: Topic = None,
+    broker: Broker = None,
+    group: Group = None,
+    bootstrap: Bootstrap = None,
 ) -> None:
     """Set the named configurations, and leave the others unchanged.
 
     \b
     josefine configs set --topic orders retention.ms=7d cleanup.policy=compact
+    josefine configs set --group workers share.auto.offset.reset=earliest
     """
-    kind, name, label = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker, group)
     changes: dict[str, str | None] = {**parse_configs(pairs, "")}
     with connect(bootstrap_of(bootstrap)) as client:
         client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
@@ -84,27 +94,34 @@ def set_configs(
 
 @app.command()
 def remove(
-    names: Keys, topic: Topic = None, broker: Broker = None, bootstrap: Bootstrap = None
+    names: Keys,
+    topic: Topic = None,
+    broker: Broker = None,
+    group: Group = None,
+    bootstrap: Bootstrap = None,
 ) -> None:
     """Reset to the defaults.
 
     \b
     josefine configs remove --topic orders retention.ms
     """
-    kind, name, label = _resource(topic, broker)
+    kind, name, label = _resource(topic, broker, group)
     if kind == RESOURCE_BROKER:
         raise UsageError("a broker's settings are in its file: they cannot be removed here")
     changes: dict[str, str | None] = dict.fromkeys(names)
     with connect(bootstrap_of(bootstrap)) as client:
-        check_known(names, client.describe_configs([name])[name], "")
+        found = client.run(lambda s, t, d: config_admin.describe_resource(s, kind, name, t, d))
+        check_known(names, (each.name for each in found), "", label.partition(" ")[0])
         client.run(lambda s, t, d: config_admin.alter_resource(s, kind, name, changes, t, d))
     print(f"{label}: {plural(len(changes), 'configuration')} back to the default")
 
 
-def _resource(topic: str | None, broker: int | None) -> tuple[int, str, str]:
+def _resource(topic: str | None, broker: int | None, group: str | None) -> tuple[int, str, str]:
     """The resource's type, its name, and both in words. Raises UsageError."""
-    if (topic is None) == (broker is None):
-        raise UsageError("name one of --topic and --broker")
+    if sum(each is not None for each in (topic, broker, group)) != 1:
+        raise UsageError("name one of --topic, --broker and --group")
+    if group is not None:
+        return RESOURCE_GROUP, group, f"group {group}"
     if topic is not None:
         return RESOURCE_TOPIC, topic, f"topic {topic}"
     return RESOURCE_BROKER, str(broker), f"broker {broker}"

@@ -38,6 +38,7 @@ from josefine_cli.kafka.consume_records import (
     records_of,
     writer,
 )
+from josefine_cli.kafka.consume_share import ShareReader
 from josefine_cli.kafka.decode import DecodeHow, Message, RegistryAddress, Schema, decoding
 from josefine_cli.kafka.names import partition_count
 from josefine_cli.kafka.offset_spec import FORMS, Place, is_after, parse_place, resolve
@@ -93,6 +94,12 @@ Group = Annotated[
         autocompletion=group_names,
     ),
 ]
+Share = Annotated[
+    str | None,
+    typer.Option(
+        "--share", help="Read as a member of this share group.", autocompletion=group_names
+    ),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="The same as --format json: one object per record.")
 ]
@@ -109,6 +116,7 @@ def consume(
     follow: Follow = False,
     output_format: Format = OutputFormat.VALUE,
     group: Group = None,
+    share: Share = None,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
     decode: DecodeHow = None,
@@ -120,17 +128,22 @@ def consume(
 
     As a member of a group (--group) it reads its assigned partitions, --from applies where the
     group has no committed offset, and printed records are committed. Ctrl-C leaves the group.
+    As a member of a share group (--share) it reads what no other member has, and accepts what it
+    has printed.
 
     \b
     josefine consume orders --from -10m
     josefine consume orders --from 2026-01-01 --to 2026-01-02 --json
     josefine consume orders --group readers --follow
+    josefine consume orders --share workers --max 10
     josefine consume orders --decode avro --registry http://localhost:8081
     josefine consume orders --decode json --schema 'id BIGINT, note STRING'
     josefine consume orders payments --format '{topic}:{offset} {key} {value.amount}'
     josefine consume --pattern 'orders[.].*' --follow
     """
     _check_together(end, partitions, follow, group)
+    if share is not None:
+        _check_share(start, end, partitions, group)
     chosen = None if partitions is None else parse_partitions(partitions)
     now_ms = time.time_ns() // 1_000_000
     first = parse_place(start, "--from", now_ms)
@@ -146,7 +159,10 @@ def consume(
         raise UsageError(f"--decode {decode} is for one topic: the file's sources differ")
     with decoding(decode, names[0], schema, message, registry) as values:
         write = writer(shown, values, with_topic=len(names) > 1)
-        _run(where, names, group, first, last, chosen, write, max_records, follow)
+        if share is not None:
+            _as_sharer(where, names, share, write, max_records, follow)
+        else:
+            _run(where, names, group, first, last, chosen, write, max_records, follow)
 
 
 def parse_format(text: str) -> OutputFormat | Part:
@@ -231,6 +247,38 @@ def _check_together(
     if group is not None and (end is not None or partitions is not None):
         refused = "--to" if end is not None else "--partitions"
         raise UsageError(f"{refused} is not for a member of a group: leave it out, or --group")
+
+
+def _check_share(start: str, end: str | None, partitions: str | None, group: str | None) -> None:
+    """Raises UsageError for options that a share group decides itself."""
+    for name, given in (("--group", group), ("--to", end), ("--partitions", partitions)):
+        if given is not None:
+            raise UsageError(f"{name} is not for a member of a share group: leave it out")
+    if start != "earliest":
+        raise UsageError(
+            "--from is not for a member of a share group: move the group with"
+            " 'josefine groups reset-offsets'"
+        )
+
+
+def _as_sharer(
+    bootstrap: str,
+    topics: tuple[str, ...],
+    group: str,
+    write: Write,
+    max_records: int | None,
+    follow: bool,
+) -> None:
+    with connect(bootstrap) as client:
+        for topic in topics:
+            partition_count(client, topic)
+    with StopSignals() as stop:
+        reader = ShareReader(
+            lambda: connect(bootstrap), group, topics, write, max_records=max_records, follow=follow
+        )
+        reader.run(stop)
+    if stop.number is not None and not (follow and stop.number == signal.SIGINT):
+        raise typer.Exit(EXIT_SIGNAL + stop.number)
 
 
 def _as_member(

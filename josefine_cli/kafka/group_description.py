@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client import group_admin
+from josefine_broker.client import group_admin, share_admin
 from josefine_broker.client.cluster import NO_LEADER
 from josefine_broker.client.group_admin import DEAD, GroupDescription
 from josefine_broker.client.io_blocking import LATEST, BlockingClient
+from josefine_broker.client.share_admin import SHARE, ShareOffset
 from josefine_cli.base.errors import UserError
 from josefine_cli.kafka.names import unknown_group
 
@@ -38,6 +39,8 @@ def description_of(client: BlockingClient, group: str) -> dict[str, Any]:
     if described.state == DEAD:
         found = client.run(lambda s, t, d: group_admin.list_groups(s, (), t, d, []))
         raise UserError(unknown_group(group, (each.group for each in found)))
+    if described.protocol_type == SHARE:
+        return _described(described, _share_partitions(client, group))
     committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
     owners = {tp: member for member in described.members for tp in member.assigned}
     tps = sorted({*committed, *owners})
@@ -58,8 +61,38 @@ def description_of(client: BlockingClient, group: str) -> dict[str, Any]:
                 "owner": owner.member_id if owner else None,
             }
         )
+    return _described(described, partitions)
+
+
+def share_starts(client: BlockingClient, group: str) -> dict[TopicPartition, ShareOffset]:
+    """Where a share group is in each partition of which it has state."""
+    return client.run(lambda s, t, d: share_admin.share_offsets(s, group, t, d))
+
+
+def _share_partitions(client: BlockingClient, group: str) -> list[dict[str, Any]]:
+    """The partitions of a share group. Its lag leaves out what is finished above the start offset,
+    and a partition may have several members, so it has no owner."""
+    starts = share_starts(client, group)
+    known = client.metadata(sorted({tp.topic for tp in starts})) if starts else client.metadata([])
+    led = [tp for tp in starts if (p := known.partition(tp)) is not None and p.leader != NO_LEADER]
+    ends = listed_at(client, led, LATEST) if led else {}
+    return [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "committed": starts[tp].start,
+            "end": ends.get(tp),
+            "lag": starts[tp].lag,
+            "owner": None,
+        }
+        for tp in sorted(starts)
+    ]
+
+
+def _described(described: GroupDescription, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """The description as JSON values."""
     return {
-        "group": group,
+        "group": described.group,
         "state": described.state,
         "protocol_type": described.protocol_type,
         "assignor": described.assignor,

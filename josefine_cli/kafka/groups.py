@@ -15,15 +15,22 @@ from typing import Annotated, Any
 import typer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.client import group_admin
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client import group_admin, share_admin
 from josefine_broker.client.group_admin import TEXT
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
+from josefine_broker.client.share_admin import SHARE, ShareOffset
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.output import agree, connect, note, plural, print_json, print_table
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.kafka import groups_top
 from josefine_cli.kafka.completed import group_names
-from josefine_cli.kafka.group_description import described_by, description_of, listed_at
+from josefine_cli.kafka.group_description import (
+    described_by,
+    description_of,
+    listed_at,
+    share_starts,
+)
 from josefine_cli.kafka.group_offsets import (
     Move,
     Shift,
@@ -48,7 +55,7 @@ Groups = Annotated[
 ]
 
 _PARTITION_COLUMNS = ("topic", "partition", "committed", "end", "lag", "owner")
-_TYPES = ("classic", "consumer", TEXT)
+_TYPES = ("classic", "consumer", SHARE, TEXT)
 _TYPES_TEXT = f"{', '.join(_TYPES[:-1])} or {_TYPES[-1]}"
 _MEMBER_COLUMNS = ("member", "client", "host", "partitions")
 
@@ -71,6 +78,7 @@ def list_groups(
     \b
     josefine groups list --state Stable --json
     josefine groups list --type consumer
+    josefine groups list --type share
     """
     types = [_parse_type(each) for each in group_type or ()]
     with connect(bootstrap_of(bootstrap)) as client:
@@ -100,21 +108,43 @@ def list_groups(
 
 
 @app.command()
-def describe(groups: Groups, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
+def describe(
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(help="Groups. Default: all of --type.", autocompletion=group_names),
+    ] = None,
+    group_type: Annotated[
+        str | None, typer.Option("--type", help=f"All groups of this type: {_TYPES_TEXT}.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
     """Show members, offsets and lag of groups, and who owns what.
+
+    The offset of a share group is where it starts: all records before it are finished.
 
     \b
     josefine groups describe readers
     josefine groups describe readers --json | jq .lag
+    josefine groups describe --type share
     """
+    if bool(groups) == (group_type is not None):
+        raise UsageError("which groups? Name one or more, or give --type")
     with connect(bootstrap_of(bootstrap)) as client:
-        described = [description_of(client, group) for group in groups]
+        if group_type is not None:
+            types = [_parse_type(group_type)]
+            found = client.run(lambda s, t, d: group_admin.list_groups(s, (), t, d, types))
+            groups = [each.group for each in found]
+        described = [description_of(client, group) for group in groups or ()]
     if as_json:
-        print_json(described[0] if len(described) == 1 else described)
+        print_json(described[0] if group_type is None and len(described) == 1 else described)
         return
+    if not described:
+        print(f"no groups of type {group_type}")
     for each in described:
         how = f", by {each['assignor']}" if each["assignor"] else ""
-        how += "" if each["epoch"] is None else f", consumer protocol in epoch {each['epoch']}"
+        kind = "share group" if each["protocol_type"] == SHARE else "consumer protocol"
+        how += "" if each["epoch"] is None else f", {kind} in epoch {each['epoch']}"
         print(
             f"{each['group']}: {each['state']}{how}, {plural(len(each['members']), 'member')}, "
             f"coordinator {each['coordinator']}, lag {each['lag']:,}"
@@ -147,30 +177,63 @@ def reset_offsets(
         Path | None,
         typer.Option("--to-table", metavar="FOLDER", help="Where a pipeline's Delta table ends."),
     ] = None,
+    group_type: Annotated[
+        str | None, typer.Option("--type", help="share: make a new group a share group.")
+    ] = None,
     execute: Annotated[
         bool, typer.Option("--execute", help="Do it; without it only the plan is shown.")
     ] = False,
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move the committed offsets of a group without members; shows them first.
+    """Move the committed offsets of a group without members, or the start of a share group; shows
+    them first.
 
     \b
     josefine groups reset-offsets readers --topic orders --to earliest
     josefine groups reset-offsets readers --topic orders:0,2 --to 2026-01-01T00:00Z --execute
     josefine groups reset-offsets readers --all-topics --shift-by -100 --execute
     josefine groups reset-offsets readers --topic orders --to-table lake/orders --execute
+    josefine groups reset-offsets workers --type share --topic orders --to earliest --execute
     """
+    is_new_share = group_type is not None and _parse_type(group_type) == SHARE
     target = _target(to, shift_by, to_table)
     chosen = [parse_topic(each) for each in topic or ()]
     if bool(chosen) == all_topics:
         raise UsageError("which offsets? Give --topic or --all-topics, and not both")
     with connect(bootstrap_of(bootstrap)) as client:
-        planned = plan_reset(client, group, target, None if all_topics else chosen)
+        is_share = _is_share(client, group, is_new_share)
+        planned = plan_reset(
+            client, group, target, None if all_topics else chosen, is_share=is_share
+        )
         # The coordinator refuses the commit if a member has joined since the check above.
-        if execute:
+        if execute and is_share:
+            starts = {move.tp: move.to for move in planned}
+            client.run(lambda s, t, d: share_admin.alter_share_offsets(s, group, starts, t, d))
+        elif execute:
             commit_moves(client, group, planned)
     _tell_moves(group, planned, execute, as_json)
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Group,
+    topic: Annotated[list[str], typer.Option("--topic", "-t", help="A topic; repeatable.")],
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Forget topics of a share group without members: it starts there as in new topics.
+
+    \b
+    josefine groups delete-offsets workers --topic orders
+    """
+    with connect(bootstrap_of(bootstrap)) as client:
+        if not _is_share(client, group, is_new_share=False):
+            raise UserError(
+                f"group '{group}' is not a share group: move its offsets with"
+                " 'josefine groups reset-offsets', or delete the group"
+            )
+        client.run(lambda s, t, d: share_admin.delete_share_offsets(s, group, topic, t, d))
+    print(f"{group} has no offsets in {', '.join(topic)} any more")
 
 
 @app.command()
@@ -232,21 +295,44 @@ def _target(to: str | None, shift_by: int | None, to_table: Path | None) -> Targ
     return parse_place(str(to), "--to", time.time_ns() // 1_000_000)
 
 
+def _is_share(client: BlockingClient, group: str, is_new_share: bool) -> bool:
+    """Whether the group is a share group, or is to become one. Raises UserError for one of another
+    type that is to become one."""
+    described = described_by(client, group)
+    if described.state == group_admin.DEAD:
+        return is_new_share
+    if is_new_share and described.protocol_type != SHARE:
+        raise UserError(f"group '{group}' is not a share group: leave --type out")
+    return described.protocol_type == SHARE
+
+
 def plan_reset(
     client: BlockingClient,
     group: str,
     target: Target,
     chosen: Sequence[tuple[str, list[int] | None]] | None,
+    *,
+    is_share: bool = False,
 ) -> list[Move]:
     """The moves of a group without members to `target`; nothing is changed. `chosen`: topics with
     partitions, None: every partition that it has committed. Raises UserError."""
     _check_inactive(client, group)
-    committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
+    if is_share:
+        committed = {tp: each.start for tp, each in _starts(client, group).items()}
+    else:
+        committed = client.run(lambda s, t, d: group_admin.all_committed(s, group, t, d))
     tps = sorted(committed) if chosen is None else partitions_of(client, chosen)
     if not tps:
         raise UserError(f"group '{group}' has committed nothing: name topics with --topic")
     earliest, latest = (listed_at(client, tps, at) for at in (EARLIEST, LATEST))
     return moves(client, target, committed, earliest, latest)
+
+
+def _starts(client: BlockingClient, group: str) -> dict[TopicPartition, ShareOffset]:
+    """None for a group that does not exist yet."""
+    if described_by(client, group).state == group_admin.DEAD:
+        return {}
+    return share_starts(client, group)
 
 
 def _check_inactive(client: BlockingClient, group: str) -> None:

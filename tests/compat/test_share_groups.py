@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,12 +12,14 @@ import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient
 from tests.compat.foreign import tool_command
-from tests.compat.test_kafka_tools import Topics, fill, tool
+from tests.compat.test_kafka_tools import CONFIGS, Topics, fill, tool
 from tests.support.waiting import wait_until
 
 __all__ = ["tool"]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+CONSUME_PLAINLY = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+STATES = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
 CONSUME = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 TIMEOUT_S = 120
 Tool = Callable[..., str]
@@ -77,3 +80,35 @@ def test_console_share_consumers(
     tool(GROUPS, "--delete-offsets", *where)
     tool(GROUPS, "--delete", "--group", topic)
     assert topic not in tool(GROUPS, "--list")
+
+
+def test_configuration_of_a_group(
+    tool: Tool, make_topic: Topics, bootstrap: str, client: BlockingClient
+) -> None:
+    """With it a group starts at the beginning, and its states are records as Kafka's own tool reads
+    them."""
+    topic = make_topic(1)
+    fill(tool, topic)
+    group = ("--entity-type", "groups", "--entity-name", topic)
+    values = "share.auto.offset.reset=earliest,share.record.lock.duration.ms=20000"
+    tool(CONFIGS, "--alter", "--add-config", values, *group)
+    described = tool(CONFIGS, "--describe", *group)
+    assert re.search(r"share\.record\.lock\.duration\.ms=20000\b", described), described
+    with consumer(bootstrap, topic, "--max-messages", "20") as first:
+        assert sorted(read(first)) == sorted(f"v{n}" for n in range(20))
+    where = ("--topic", "__share_group_state", "--from-beginning", "--timeout-ms", "20000")
+    command = tool_command(
+        CONSUME_PLAINLY, "--bootstrap-server", bootstrap, *where, "--formatter", STATES
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    states, left = [], done.stdout.lstrip()
+    while left.startswith("{"):  # one after another, without a separator
+        state, end = json.JSONDecoder().raw_decode(left)
+        states.append(state)
+        left = left[end:].lstrip()
+    ours = [each for each in states if each["key"]["data"]["groupId"] == topic]
+    assert ours, done.stdout + done.stderr
+    last = ours[-1]["value"]["data"]
+    assert (last["startOffset"], last["stateBatches"]) == (20, []), ours
+    tool(CONFIGS, "--alter", "--delete-config", "share.auto.offset.reset", *group)
+    assert "share.auto.offset.reset=earliest" not in tool(CONFIGS, "--describe", *group)

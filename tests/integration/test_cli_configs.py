@@ -64,8 +64,8 @@ def test_brokers_values_say_where_they_come_from_and_that_they_stay(bootstrap: s
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("describe",), "name one of --topic and --broker"),
-        (("describe", "-t", "a", "--broker", "1"), "name one of --topic and --broker"),
+        (("describe",), "name one of --topic, --broker and --group"),
+        (("describe", "-t", "a", "--broker", "1"), "name one of --topic, --broker and --group"),
         (("describe", "-t", "nope"), "no topic 'nope'"),
         (("describe", "--broker", "9"), "there is no broker 9: there are 1"),
         (("set", "-t", "orders", "retention.ms"), "'retention.ms' is not KEY=VALUE"),

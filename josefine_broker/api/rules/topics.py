@@ -18,7 +18,8 @@ from josefine_broker.wire.fetch import FetchRequest
 from josefine_broker.wire.produce import ProduceRequest, ProduceResponse
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
-CONFIGS_OF_TOPIC = 2
+KINDS_OF_CONFIGS = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}
+"""Resources with configurations of their own; others are brokers."""
 
 
 def produce(
@@ -154,26 +155,27 @@ def _without_configs(
 
 
 def configs(operation: Operation, answers: str) -> Any:
-    """Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: topics, otherwise the
-    cluster's brokers."""
+    """Resources of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: topics, groups,
+    otherwise the cluster's brokers."""
 
     def step(asker: Asker, request: Any, refuse: Refuse) -> tuple[Any, After | None]:
-        kinds = [TOPIC if each.resource_type == CONFIGS_OF_TOPIC else CLUSTER
-                 for each in request.resources]  # fmt: skip
+        kinds = [KINDS_OF_CONFIGS.get(each.resource_type, CLUSTER) for each in request.resources]
         flags = [
-            asker.may(operation, TOPIC, each.resource_name)
-            if kind is TOPIC
-            else asker.may_cluster(operation)
+            asker.may_cluster(operation)
+            if kind is CLUSTER
+            else asker.may(operation, kind, each.resource_name)
             for each, kind in zip(request.resources, kinds, strict=True)
         ]
         if all(flags):
             return request, None
         left, denied = parted(request, "resources", flags)
         told: list[describe_configs.DescribeConfigsResult] = []
-        for kind in (TOPIC, CLUSTER):
+        for kind in (TOPIC, ResourceType.GROUP, CLUSTER):
             error = asker.denied(operation, kind)
-            ours = [(each.resource_type == CONFIGS_OF_TOPIC) is (kind is TOPIC)
-                    for each in denied.resources]  # fmt: skip
+            ours = [
+                KINDS_OF_CONFIGS.get(each.resource_type, CLUSTER) is kind
+                for each in denied.resources
+            ]
             told += getattr(refuse(parted(denied, "resources", ours)[0], error), answers)
 
         def after(answer: Any) -> Any:

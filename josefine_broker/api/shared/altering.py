@@ -1,5 +1,7 @@
 """Code shared by IncrementalAlterConfigs and AlterConfigs: checks, proposals, answers.
 
+A topic has a configuration of its own, and so has a group, whether it exists or not.
+
 A broker's settings are in its file, so none is stored for it: deleting a setting that it does not
 have succeeds at once, and a change is refused. The throttles of replication are accepted and have
 no effect, because tools that move partitions always set them, and delete them afterwards.
@@ -11,13 +13,14 @@ from typing import NamedTuple, TypeVar
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.metadata.changes import AlterTopicConfig
+from josefine_broker.engine.metadata.acls import TEXT_CHARS_MAX
+from josefine_broker.engine.metadata.changes import AlterGroupConfig, AlterTopicConfig
 from josefine_broker.engine.metadata.config_texts import ConfigType, at_least, read_value
 from josefine_broker.engine.metadata.image import TopicEntry
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 BROKER_THROTTLES = frozenset(
     {
         "follower.replication.throttled.rate",
@@ -52,16 +55,18 @@ def results(
     )
 
 
-def alter_topics(
+def alter_resources(
     ctx: Context,
     resources: Sequence[Resource],
     change_of: Callable[[int, TopicEntry], AlterTopicConfig],
+    change_of_group: Callable[[int, str], AlterGroupConfig],
     set_on_broker: Callable[[int], Iterable[tuple[str, str | None]]],
     answer: Callable[[Iterable[tuple[Resource, KafkaError | None]]], R],
     *,
     validate_only: bool,
 ) -> object:
-    """Propose `change_of(position in the request, topic)` per topic; `answer` when all settled.
+    """Propose `change_of(position in the request, topic)` per topic, and `change_of_group(position,
+    group id)` per group; `answer` when all settled.
 
     `set_on_broker` returns the settings for a resource that is a broker.
     """
@@ -76,7 +81,11 @@ def alter_topics(
                 _check_broker(ctx, resource.name, set_on_broker(at))
                 outcomes.append(None)
                 continue
-            change = change_of(at, _topic(ctx, resource))
+            change = (
+                change_of_group(at, _group(resource))
+                if resource.type == GROUP
+                else change_of(at, _topic(ctx, resource))
+            )
             outcomes.append(None if validate_only else submit_change(ctx, change, deadline_ms))
         except KafkaError as error:
             outcomes.append(error)
@@ -106,6 +115,28 @@ def _check_broker(ctx: Context, name: str, assign: Iterable[tuple[str, str | Non
             at_least(0)(read_value(ConfigType.LONG, value))
         except ValueError as error:
             raise KafkaError(ErrorCode.invalid_request, f"'{key}' {error}: {value!r}") from error
+
+
+def _group(resource: Resource) -> str:
+    if not resource.name:
+        raise KafkaError(ErrorCode.invalid_request, "a configuration of all groups is not served")
+    if len(resource.name) > TEXT_CHARS_MAX:
+        message = f"a group id may have {TEXT_CHARS_MAX} characters"
+        raise KafkaError(ErrorCode.invalid_request, message)
+    return resource.name
+
+
+def given(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """The configurations of a request by name. Raises KafkaError for one without a value, or that
+    is there more than once."""
+    found: dict[str, str] = {}
+    for name, value in configs:
+        if name in found:
+            raise KafkaError(ErrorCode.invalid_request, f"'{name}' is given more than once")
+        if value is None:
+            raise KafkaError(ErrorCode.invalid_request, f"'{name}' has no value")
+        found[name] = value
+    return found
 
 
 def _topic(ctx: Context, resource: Resource) -> TopicEntry:

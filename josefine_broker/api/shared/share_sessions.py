@@ -9,10 +9,10 @@ from josefine_broker.api.shared.hints import leader_of
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.coordinators.group_configs_host import config_of
 from josefine_broker.engine.coordinators.share_partitions_host import (
     LedShare,
     acknowledge,
-    config_of,
     forget_group,
     led_share,
     release_all,
@@ -107,11 +107,15 @@ class Acknowledging:
         self, info: RequestInfo, session: ShareSession, asked: Asked, *, is_renewing: bool
     ) -> None:
         """Take the answers of a member for all partitions that it names."""
+        may_renew = config_of(self._ctx, session.group_id).share.may_renew
         for part, batches in asked.items():
             if not batches:
                 continue
             try:
                 acks = [_ack(each, is_renewing=is_renewing) for each in batches]
+                if not may_renew and any(AckType.RENEW in each.types for each in acks):
+                    message = "renewing locks is not enabled for the group"
+                    raise KafkaError(ErrorCode.invalid_record_state, message)
                 led = readable(self._ctx, info, session.group_id, part)
                 self._open.add(part)
                 acknowledge(self._ctx, led, session.member_id, acks, self._settle(part))
@@ -139,7 +143,7 @@ def readable(ctx: Context, info: RequestInfo, group_id: str, part: Part) -> LedS
     may_read = asker is None or name is None or asker.may(Operation.READ, ResourceType.TOPIC, name)
     if asker is not None and not may_read:
         raise asker.denied(Operation.READ, ResourceType.TOPIC)
-    return led_share(ctx, ShareKey(group_id, topic_id, index), config_of(ctx, group_id))
+    return led_share(ctx, ShareKey(group_id, topic_id, index), config_of(ctx, group_id).share)
 
 
 def _ack(batch: AckBatch, *, is_renewing: bool) -> Ack:

@@ -140,7 +140,7 @@ def _leave_to_classic(ctx: Context, before: ConsumerGroup, after: ConsumerGroup)
     Raises KafkaError when nothing was written."""
     coordinator, group_id = ctx.clients.groups.coordinator, before.group_id
     consumers = coordinator.consumers
-    record = downgraded(before, ctx.image.topic_names, consumers.session_timeout_ms)
+    record = downgraded(before, ctx.image.topic_names, consumers.timeout_ms_of(group_id))
     # One batch: the deletion of this group and the classic one in its place, so that a crash leaves
     # either.
     entries = changes(before.moved(ConsumerGroupEvent.LEFT), None)

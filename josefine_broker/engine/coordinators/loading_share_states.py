@@ -8,7 +8,11 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.loading import Loading, read_anew
 from josefine_broker.engine.coordinators.log import partition_of
-from josefine_broker.engine.coordinators.share_states_host import coordinator_key
+from josefine_broker.engine.coordinators.share_partitions_host import forget_missing_partitions
+from josefine_broker.engine.coordinators.share_states_host import (
+    coordinator_key,
+    forget_missing_states,
+)
 from josefine_broker.engine.groups.share.state_records import decode_key, decode_value
 from josefine_broker.engine.groups.share.values import ShareKey, ShareState
 from josefine_broker.engine.hosted import HostedPartition
@@ -45,6 +49,7 @@ class _ShareStateReader:
         shares = self._ctx.clients.shares
         del shares.loading[self._tp]
         shares.states.load(self._states)
+        forget_missing_states(self._ctx)
 
 
 def begin_loading_share_states(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -65,6 +70,10 @@ def unload_share_states(ctx: Context, tp: TopicPartition) -> None:
     )
 
 
-def share_states_moved(ctx: Context) -> None:
-    """To be called when the image is applied: start the reads that are new."""
+def share_states_moved(ctx: Context, *, is_topic_gone: bool = False) -> None:
+    """To be called when the image is applied: start the reads that are new, and forget what is
+    known of deleted topics."""
     read_anew(ctx, ctx.clients.shares.loading)
+    if is_topic_gone:
+        forget_missing_states(ctx)
+        forget_missing_partitions(ctx)

@@ -11,6 +11,7 @@ may have ended, so each callback checks first that it is the current one. Times 
 milliseconds.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -101,16 +102,19 @@ class _Alarm(Parked):
             return
         if not led.is_led(ctx):
             drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
-        elif led.partition is not None and led.partition.expire(now_ms):
+        elif _expire(ctx, led, now_ms):
             store(ctx, led)
             ctx.parked.wake(led.tp, now_ms)
         else:
             store(ctx, led)
 
 
-def config_of(ctx: Context, group_id: str) -> ShareConfig:
-    """The configuration of a share group."""
-    return ctx.settings.offsets.groups.share
+def _expire(ctx: Context, led: LedShare, now_ms: int) -> bool:
+    """Take back the records whose lock has ended; returns whether there were any."""
+    late = 0 if led.partition is None else led.partition.expire(now_ms)
+    if late:
+        ctx.clients.shares.counts.of(led.key.group_id).lock_timeouts += late
+    return bool(late)
 
 
 def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
@@ -150,7 +154,11 @@ def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
         now_ms = ctx.clock.monotonic_ms()
         state = outcome.state
         if state is None:
-            led.error = KafkaError(outcome.code, outcome.message or "")
+            code = outcome.code
+            # It has not heard of the topic yet, which this broker leads.
+            if code is ErrorCode.unknown_topic_or_partition:
+                code = ErrorCode.coordinator_not_available
+            led.error = KafkaError(code, outcome.message or "")
             led.retry_ms = now_ms + RETRY_MS
             return
         # A leader that was just elected does not know the high watermark: `latest` would be an
@@ -210,8 +218,15 @@ def forget_group(ctx: Context, group_id: str, but: str) -> None:
         drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
 
 
+def forget_missing_partitions(ctx: Context) -> None:
+    """End the use of the share partitions of deleted topics. To be called when one was deleted."""
+    names, error = ctx.image.topic_names, KafkaError(ErrorCode.unknown_topic_id)
+    for led in [each for key, each in ctx.clients.shares.led.items() if key.topic_id not in names]:
+        drop(ctx, led, error)
+
+
 def acknowledge(
-    ctx: Context, led: LedShare, member_id: str, acks: Iterable[Ack], settle: Settle
+    ctx: Context, led: LedShare, member_id: str, acks: Sequence[Ack], settle: Settle
 ) -> None:
     """Take a member's answers; `settle` is called once they count, or with the reason why not.
     Raises KafkaError if they are refused; `settle` is not called then."""
@@ -220,8 +235,13 @@ def acknowledge(
     # The timer may be late. An answer after the end of its lock must not count, even if nobody else
     # has got the record yet, or its fate would depend on the load of the broker.
     now_ms = ctx.clock.monotonic_ms()
-    led.partition.expire(now_ms)
+    _expire(ctx, led, now_ms)
     write = led.partition.acknowledge(member_id, acks, now_ms)
+    counted = ctx.clients.shares.counts.of(led.key.group_id).acknowledged
+    for first, last, types in acks:
+        for ack_type, count in Counter(types).items():
+            records = last - first + 1 if len(types) == 1 else count
+            counted[ack_type] = counted.get(ack_type, 0) + records
     if write is None:
         settle(None)
     else:
@@ -261,7 +281,7 @@ def acquire(
     if shared is None or room.records <= 0 or (room.bytes_max <= 0 and not room.at_least_one):
         return [], ()
     now_ms = ctx.clock.monotonic_ms()
-    shared.expire(now_ms)
+    _expire(ctx, led, now_ms)
     shared.trim(log.log_start_offset)
     # As far as a consumer may read. A deletion may have moved the log's start past that.
     end = partition.readable_end(-1, log.log_end_offset)
@@ -283,6 +303,8 @@ def acquire(
             is_strict=room.is_strict,
         )
         records = _holding(found, acquired)
+        got = sum(each.last - each.first + 1 for each in acquired)
+        ctx.clients.shares.counts.of(led.key.group_id).acquired += got
     store(ctx, led)
     return acquired, records
 

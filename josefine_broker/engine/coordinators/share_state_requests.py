@@ -38,6 +38,8 @@ from josefine_broker.wire.entities import (
 Heard = Callable[[Outcome], None]
 """Gets the outcome; possibly before the function that it is passed to returns."""
 
+ASK_TIMEOUT_MS = 2 * STORE_TIMEOUT_MS
+"""Longer than the coordinator waits for its replicas: its own error is better than none."""
 UNKNOWN = Outcome(None, ErrorCode.coordinator_not_available, "its share coordinator is away")
 """Without an answer."""
 
@@ -136,9 +138,11 @@ def gather(
     keys: Iterable[ShareKey],
     ask: Callable[[ShareKey, Heard], None],
     build: Callable[[Mapping[ShareKey, Outcome]], object],
+    *,
+    requests: int = 1,
 ) -> object:
     """Ask for each share partition; `build` makes the answer from all outcomes, now or for the
-    token that is returned."""
+    token that is returned. `requests`: how many `ask` sends for one, one after the other."""
     # Answers may come while the requests are still being sent, or when nobody waits any more.
     outcomes: dict[ShareKey, Outcome] = {}
     waiting: list[Promise] = []
@@ -161,8 +165,8 @@ def gather(
     def late() -> object:
         return build({key: outcomes.get(key, UNKNOWN) for key in wanted})
 
-    # Longer than one request may take (`_ask`): then each outcome is known, unless `ask` made two.
-    deadline_ms = ctx.clock.monotonic_ms() + 3 * STORE_TIMEOUT_MS
+    # Longer than all requests may take, so that each outcome is known by then.
+    deadline_ms = ctx.clock.monotonic_ms() + requests * ASK_TIMEOUT_MS + STORE_TIMEOUT_MS
     waiting.append(Promise(ctx.parked, deadline_ms, late))
     return waiting[0]
 
@@ -218,6 +222,5 @@ def _ask(
         else:
             heard(Outcome(state_of(result)))
 
-    # Longer than the coordinator waits for its replicas: its own error is better than none.
-    deadline_ms = ctx.clock.monotonic_ms() + 2 * STORE_TIMEOUT_MS
+    deadline_ms = ctx.clock.monotonic_ms() + ASK_TIMEOUT_MS
     ask(leader, api_key, request, deadline_ms, answered)

@@ -11,11 +11,19 @@ two leaders would use the same share partition.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.coordinators.log import append_entries, coordinators, led_partition
+from josefine_broker.engine.coordinators.log import (
+    Entry,
+    append_entries,
+    coordinators,
+    led_partition,
+    partition_of,
+)
 from josefine_broker.engine.groups.share.state_records import encode_key, encode_value
 from josefine_broker.engine.groups.share.stored import Change
 from josefine_broker.engine.groups.share.values import ShareKey, ShareState
@@ -23,6 +31,8 @@ from josefine_broker.engine.metadata.image import SHARE_STATE_TOPIC
 from josefine_broker.engine.purgatory.promises import AwaitEach
 from josefine_broker.engine.replicas.committing import Appended
 
+DELETIONS_MAX = 500
+"""Deletions in one record batch, which must not exceed the topic's limit."""
 STORE_TIMEOUT_MS = 5_000
 """How long a record waits for its replicas (Kafka's `share.coordinator.write.timeout.ms`)."""
 
@@ -41,6 +51,34 @@ def coordinator_key(key: ShareKey) -> str:
     base64."""
     topic_id = urlsafe_b64encode(key.topic_id.bytes).decode().rstrip("=")
     return f"{key.group_id}:{topic_id}:{key.partition}"
+
+
+def forget_missing_states(ctx: Context) -> None:
+    """Delete the states of topics that no longer exist. To be called when one was deleted, and when
+    states were loaded: the topic may be gone since before this broker coordinates them.
+
+    A deletion that cannot be written is dropped from memory only, as for committed offsets: the
+    next coordinator repeats it.
+    """
+    states, names = ctx.clients.shares.states, ctx.image.topic_names
+    gone: dict[TopicPartition, list[ShareKey]] = {}
+    for key in states:
+        tp = None
+        if key.topic_id not in names:
+            tp = partition_of(ctx, SHARE_STATE_TOPIC, coordinator_key(key))
+        if tp is not None:
+            gone.setdefault(tp, []).append(key)
+    now_ms = ctx.clock.now_ms()
+    for tp, keys in gone.items():
+        states.forget(keys)
+        hosted = ctx.hosted.partitions.get(tp)
+        for at in range(0, len(keys), DELETIONS_MAX):
+            entries: list[Entry] = [
+                (encode_key(key), None) for key in keys[at : at + DELETIONS_MAX]
+            ]
+            if hosted is not None:
+                with suppress(KafkaError):
+                    append_entries(ctx, tp, hosted, entries, now_ms, lambda error: None)
 
 
 def refused(error: KafkaError) -> Outcome:
@@ -86,6 +124,10 @@ def _changed(
     # committed yet. Its own record is later in the log, so it is never committed without that one.
     before = states.get(key)
     after = change(before)
+    # A leader that has not heard of the deletion of its topic would leave a state for good.
+    if before is None and after is not None and key.topic_id not in ctx.image.topic_names:
+        message = f"no topic has the id {key.topic_id}"
+        raise KafkaError(ErrorCode.unknown_topic_or_partition, message)
 
     def settle(error: KafkaError | None) -> None:
         outcomes[key] = Outcome(after) if error is None else refused(coordinators(error))

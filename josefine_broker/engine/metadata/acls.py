@@ -17,6 +17,8 @@ ACLS_MAX = 10_000
 """Per cluster: each is part of every metadata snapshot."""
 CREDENTIALS_MAX = 10_000
 """Of users, per cluster."""
+GROUP_CONFIGS_MAX = 10_000
+"""Groups with a configuration, per cluster."""
 QUOTAS_MAX = 10_000
 """Users and client ids with a quota, per cluster."""
 TEXT_CHARS_MAX = 1_024

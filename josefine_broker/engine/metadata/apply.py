@@ -14,11 +14,17 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.metadata.acls import ACLS_MAX, CREDENTIALS_MAX, QUOTAS_MAX
+from josefine_broker.engine.metadata.acls import (
+    ACLS_MAX,
+    CREDENTIALS_MAX,
+    GROUP_CONFIGS_MAX,
+    QUOTAS_MAX,
+)
 from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
     AlterCredentials,
+    AlterGroupConfig,
     AlterIsr,
     AlterQuotas,
     AlterTopicConfig,
@@ -42,6 +48,7 @@ from josefine_broker.engine.metadata.features import check_level
 from josefine_broker.engine.metadata.image import (
     ACCESS_LEVEL,
     CLEANUP_POLICY,
+    GROUP_CONFIGS_LEVEL,
     JOSEFINE_VERSION,
     NO_LEADER,
     QUOTAS_LEVEL,
@@ -105,6 +112,8 @@ def apply(image: MetadataImage, change: Change, at: At) -> MetadataImage:
             return _alter_credentials(image, change)
         case AlterQuotas():
             return _alter_quotas(image, change)
+        case AlterGroupConfig():
+            return _alter_group_config(image, change)
         case RegisterBroker():
             return register(image, change, at)
         case UnregisterBroker(broker_id=broker_id):
@@ -199,6 +208,28 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
             ErrorCode.policy_violation, f"a cluster can have at most {QUOTAS_MAX} quotas"
         )
     return replace(image, quotas=quotas)
+
+
+def _alter_group_config(image: MetadataImage, change: AlterGroupConfig) -> MetadataImage:
+    """Set and remove configurations of a group. Raises KafkaError above the limit, and below the
+    level at which every broker reads them."""
+    if not image.keeps_group_configs:
+        raise KafkaError(
+            ErrorCode.unsupported_version,
+            f"configurations of groups need {JOSEFINE_VERSION} {GROUP_CONFIGS_LEVEL}: finalize"
+            " that level first",
+        )
+    config = dict(image.group_configs.get(change.group_id, ()))
+    config = {name: value for name, value in config.items() if name not in change.remove}
+    config |= change.assign
+    found = {key: each for key, each in image.group_configs.items() if key != change.group_id}
+    # A group without any is no entry: equal configurations must give equal images.
+    if config:
+        found[change.group_id] = tuple(sorted(config.items()))
+    if len(found) > GROUP_CONFIGS_MAX:
+        message = f"a cluster can have configurations of at most {GROUP_CONFIGS_MAX} groups"
+        raise KafkaError(ErrorCode.policy_violation, message)
+    return replace(image, group_configs=found)
 
 
 # -- partitions: decisions of the controller and of partition leaders

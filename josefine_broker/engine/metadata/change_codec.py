@@ -14,6 +14,7 @@ from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
     AlterCredentials,
+    AlterGroupConfig,
     AlterIsr,
     AlterQuotas,
     AlterTopicConfig,
@@ -359,6 +360,16 @@ _TABLE = (
             quotas=tuple(
                 QuotaChange(QuotaEntity(*entity), key, value) for entity, key, value in p["quotas"]
             )
+        ),
+    ),
+    _Kind(
+        "alter_group_config",
+        AlterGroupConfig,
+        lambda c: {"group": c.group_id, "assign": c.assign, "remove": c.remove},
+        lambda p: AlterGroupConfig(
+            group_id=p["group"],
+            assign=tuple((name, value) for name, value in p["assign"]),
+            remove=tuple(p["remove"]),
         ),
     ),
 )

@@ -9,6 +9,7 @@ from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
     AlterCredentials,
+    AlterGroupConfig,
     AlterIsr,
     AlterQuotas,
     AlterTopicConfig,
@@ -168,6 +169,12 @@ def _quotas(change: AlterQuotas, _: Names) -> str:
     return f"quotas: {_join(parts)}"
 
 
+def _group_config(change: AlterGroupConfig, _: Names) -> str:
+    parts = [f"{name}={value}" for name, value in change.assign]
+    parts += [f"{name} back to its default" for name in change.remove]
+    return f"configure group {change.group_id}: {_join(parts)}"
+
+
 def _acl(acl: Acl) -> str:
     """In the order of a sentence; a prefix ends in an asterisk."""
     rest = "*" if acl.pattern is PatternType.PREFIXED else ""
@@ -191,4 +198,5 @@ _WORDS: dict[type[Any], Callable[[Any, Names], str]] = {
     AlterAcls: _acls,
     AlterCredentials: _credentials,
     AlterQuotas: _quotas,
+    AlterGroupConfig: _group_config,
 }

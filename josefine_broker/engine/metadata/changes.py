@@ -273,6 +273,15 @@ class AlterQuotas:
     quotas: tuple[QuotaChange, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterGroupConfig:
+    """Set the pairs of `assign` on a group, remove the names of `remove`. It need not exist."""
+
+    group_id: str
+    assign: tuple[tuple[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+
+
 Change = (
     RegisterBroker
     | UnregisterBroker
@@ -288,4 +297,5 @@ Change = (
     | AlterAcls
     | AlterCredentials
     | AlterQuotas
+    | AlterGroupConfig
 )

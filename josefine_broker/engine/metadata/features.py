@@ -35,6 +35,7 @@ The levels so far:
    brokers do not answer that request. Transaction records with tagged fields are readable.
 6. ACLs and users are in the metadata: older brokers would allow every request, and know no user.
 7. Client quotas are in the metadata: older brokers would not enforce any.
+8. Configurations of groups are in the metadata: older brokers would not apply any.
 
 The records of classic groups with members need no level: older brokers skip their keys and serve no
 member, so until all brokers are new, a group may find a coordinator that does not know it. The
@@ -63,7 +64,7 @@ from josefine_broker.engine.metadata.image import (
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 
 SUPPORTED: tuple[FeatureRange, ...] = (
-    FeatureRange(JOSEFINE_VERSION, 1, 7),
+    FeatureRange(JOSEFINE_VERSION, 1, 8),
     FeatureRange(GROUP_VERSION, 0, 1),
     FeatureRange(TRANSACTION_VERSION, 1, 2),
 )

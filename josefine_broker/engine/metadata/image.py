@@ -20,9 +20,9 @@ from josefine_broker.base.scram import Credential
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 
-IMAGE_VERSIONS = (1, 2, 3, 4)
-"""Version 2 adds doubts about single logs, 3 access control, 4 quotas; each is written from its
-feature level on."""
+IMAGE_VERSIONS = (1, 2, 3, 4, 5)
+"""Version 2 adds doubts about single logs, 3 access control, 4 quotas, 5 configurations of groups;
+each is written from its feature level on."""
 
 JOSEFINE_VERSION = "josefine.version"
 """One number for the formats of blocks, snapshots and messages between brokers; see `features.py`.
@@ -43,6 +43,9 @@ ACCESS_LEVEL = 6
 
 QUOTAS_LEVEL = 7
 """From this level on the metadata contain client quotas."""
+
+GROUP_CONFIGS_LEVEL = 8
+"""From this level on the metadata contain configurations of groups."""
 
 TRANSACTION_VERSION = "transaction.version"
 """Kafka's feature that clients negotiate (KIP-890). 1: transaction records have tagged fields. 2:
@@ -209,6 +212,8 @@ class MetadataImage:
     """(user, SCRAM mechanism) → the credential that passwords are verified with (KIP-554)."""
 
     quotas: Quotas = field(default_factory=_nothing)
+    group_configs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=_nothing)
+    """Group id → what was set on the group, as sorted pairs; never empty ones."""
 
     @property
     def keeps_doubts(self) -> bool:
@@ -248,6 +253,11 @@ class MetadataImage:
         return self.features.get(JOSEFINE_VERSION, 0) >= QUOTAS_LEVEL
 
     @property
+    def keeps_group_configs(self) -> bool:
+        """Whether every broker reads the configurations of groups; an older one would stop."""
+        return self.features.get(JOSEFINE_VERSION, 0) >= GROUP_CONFIGS_LEVEL
+
+    @property
     def serves_consumer_groups(self) -> bool:
         """Whether every broker reads the records of such groups: an older one would ignore them,
         and drop them when it compacts its offsets log."""
@@ -283,7 +293,9 @@ class MetadataImage:
         plain = {
             # The oldest version that can hold it, so that an older broker reads it as long as
             # possible.
-            "version": IMAGE_VERSIONS[self.keeps_doubts + self.keeps_access + self.keeps_quotas],
+            "version": IMAGE_VERSIONS[
+                self.keeps_doubts + self.keeps_access + self.keeps_quotas + self.keeps_group_configs
+            ],
             "cluster_id": self.cluster_id,
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],
@@ -304,6 +316,8 @@ class MetadataImage:
                 [list(entity), dict(bounds)]
                 for entity, bounds in sorted(self.quotas.items(), key=lambda each: each[0].parts)
             ]
+        if self.group_configs:
+            plain["group_configs"] = dict(self.group_configs)
         return canonical_json(plain)
 
     def digest(self) -> str:
@@ -332,6 +346,10 @@ class MetadataImage:
                 acls=frozenset(map(acl_from_plain, plain.get("acls", ()))),
                 credentials=dict(map(credential_from_plain, plain.get("credentials", ()))),
                 quotas={QuotaEntity(*each): bounds for each, bounds in plain.get("quotas", ())},
+                group_configs={
+                    str(group_id): tuple((name, value) for name, value in config)
+                    for group_id, config in plain.get("group_configs", {}).items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CorruptData(f"metadata image: {error!r}") from error

@@ -14,6 +14,7 @@ from josefine_broker.engine.metadata.changes import (
     AllocateProducerIds,
     AlterAcls,
     AlterCredentials,
+    AlterGroupConfig,
     AlterIsr,
     AlterQuotas,
     AlterTopicConfig,
@@ -86,6 +87,11 @@ def is_in_effect(change: Change, image: MetadataImage) -> bool:
                 known.get((user, mechanism)) == credential
                 for user, mechanism, credential in change.put
             )
+        case AlterGroupConfig():
+            known_config = dict(image.group_configs.get(change.group_id, ()))
+            return known_config.items() >= dict(
+                change.assign
+            ).items() and known_config.keys().isdisjoint(change.remove)
         case AlterQuotas():
             return all(
                 image.quotas.get(entity, {}).get(key) == value

@@ -20,6 +20,7 @@ from uuid import UUID
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.group_configs_host import group_configs_changed
 from josefine_broker.engine.coordinators.loading_groups import (
     begin_loading,
     forget_missing_topics,
@@ -130,13 +131,14 @@ def reconcile(ctx: Context) -> None:
     retried = {tp[0] for tp, unopened in ctx.hosted.unopened.items() if not unopened.is_damaged}
     changed: list[TopicPartition] = []
     """Partitions whose delayed operations are checked again once everything matches the image."""
+    is_replaced = False
     for name, topic in image.topics.items():
         known = before.get(name)
         if known is topic and name not in retried:
             continue
         if known is not None and known.topic_id != topic.topic_id:
             _close_topic(ctx, known, changed)  # deleted and created again within one step
-            known = None
+            known, is_replaced = None, True
         _host_topic(ctx, topic, known, changed)
     gone = [name for name in before if name not in image.topics]
     for name in gone:
@@ -148,7 +150,9 @@ def reconcile(ctx: Context) -> None:
         ctx.parked.wake_for_brokers(ctx.clock.monotonic_ms())
     groups_moved(ctx)
     transactions_moved(ctx)
-    share_states_moved(ctx)
+    if previous is None or image.group_configs is not previous.group_configs:
+        group_configs_changed(ctx)
+    share_states_moved(ctx, is_topic_gone=bool(gone) or is_replaced)
     if gone or previous is None:
         forget_missing_topics(ctx)
     if previous is None:

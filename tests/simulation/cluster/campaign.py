@@ -31,8 +31,8 @@ from tests.simulation.cluster.world import World
 __all__ = ["KINDS", "kind_of_seed", "simulate_kind", "sums"]
 
 FIRST, COUNT = 42_000, 5_000
-LIMITED = 70_000
-"""From this seed on every history is one of limits."""
+LIMITED, SHARED = 70_000, 80_000
+"""From these seeds on every history is one of limits, and one of a share group."""
 ROT = {"rot_per_second": 4.0}
 BAD_NETWORK = {
     "connection_break_per_second": 0.7,
@@ -75,6 +75,7 @@ KINDS: Mapping[str, Callable[[int], World]] = {
     "healthy majority": partial(simulate, liveness=True),
     "groups": partial(simulate, forced=("groups", "consumer_groups")),
     "transactions": partial(simulate, forced=("transactions",)),
+    "share groups": partial(simulate, forced=("shares",)),
     "limits of machines": limited,
 }
 """What a history is → how it is made from its seed."""
@@ -94,6 +95,8 @@ SHARES = (
 
 
 def kind_of_seed(seed: int) -> str:
+    if seed >= SHARED:
+        return "share groups"
     return "limits of machines" if seed >= LIMITED else SHARES[seed % len(SHARES)]
 
 

@@ -16,6 +16,8 @@ from josefine_broker.engine.broker import Broker, EngineConfig
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
 from josefine_broker.engine.controller.controller import ControllerConfig
+from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.values import Limits
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.changes import At
 from josefine_broker.engine.metadata.topic_config import TopicSettings
@@ -23,7 +25,13 @@ from josefine_broker.engine.metadata_quorum.quorum import SnapshotLimits
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.transactions.values import TransactionSettings
 from raft import BlockFile, Config, NodeId, StoreFull
-from tests.simulation.cluster.group_names import CONSUMER_BEAT_MS, CONSUMER_SESSION_MS
+from tests.simulation.cluster.group_names import (
+    CONSUMER_BEAT_MS,
+    CONSUMER_SESSION_MS,
+    SHARE_DELIVERIES_MAX,
+    SHARE_LOCK_MS,
+    SHARE_LOCKS_MAX,
+)
 from tests.simulation.cluster.peer_port import PeerPort
 
 if TYPE_CHECKING:
@@ -39,6 +47,10 @@ GROUPS = GroupSettings(
     consumer_heartbeat_interval_ms=CONSUMER_BEAT_MS,
     upgrades_classic=True,
     downgrades_consumer=True,
+    share=ShareConfig(
+        Limits(SHARE_LOCK_MS, SHARE_DELIVERIES_MAX, SHARE_LOCKS_MAX),
+        StartAt.EARLIEST,
+    ),
 )
 TRANSACTIONS = TransactionSettings(partitions=2, id_expiration_ms=6_000, two_phase_enable=True)
 OFFSETS = OffsetsSettings(partitions=2, timeout_ms=700, groups=GROUPS, transactions=TRANSACTIONS)

@@ -121,6 +121,8 @@ class Faults:
     """In this share of lives with consumer groups one is of the consumer protocol (KIP-848)."""
     migrating: float = 0.0
     """In this share of lives with a group of the consumer protocol it has classic members, too."""
+    shares: float = 0.0
+    """In this share of lives there is a share group (KIP-932). Only where it is asked for."""
     transactions: float = 0.0
     """In this share of lives there are transactional producers, and readers of their transfers."""
     unbounded: float = 0.0

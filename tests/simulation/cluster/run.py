@@ -5,6 +5,7 @@
     python -m tests.simulation.cluster.run 0 --seeds 1000  a thousand lives, on all cores
     ... --groups, --transactions                           with those in each; --no-groups, ...
     ... --groups --consumer_groups --migrating             with classic members in them, too
+    ... --shares                                           with a share group in each
     ... --liveness                                         that end with a healthy majority only
     ... --limits                                           whose others cannot write for ever
     ... --groups --consumer_groups                         groups of the consumer protocol in each
@@ -39,7 +40,7 @@ WORDS = {
     "leader elected": "elections",
 }
 """What the line of sums tells."""
-FORCED = "groups", "transactions", "consumer_groups", "two_phase", "migrating"
+FORCED = "groups", "transactions", "consumer_groups", "two_phase", "migrating", "shares"
 """What can be asked for in every life."""
 
 

@@ -35,6 +35,7 @@ from tests.simulation.cluster.process import Process
 from tests.simulation.cluster.producers import make_producers
 from tests.simulation.cluster.producing import ProducingClient
 from tests.simulation.cluster.scheduler import Scheduler
+from tests.simulation.cluster.share_watch import ShareWatch
 from tests.simulation.cluster.strangers import Strangers
 from tests.simulation.cluster.transfer_facts import TOPICS
 from tests.simulation.cluster.transfer_watch import TransferWatch
@@ -99,6 +100,11 @@ class World:
             self.view.min_isr_default = 2
             self.transfers = TransferWatch(self, transfers)
             self.clients = (*self.clients, *self.transfers.nodes)
+        self.shares: ShareWatch | None = None
+        if faults.shares:
+            self.view.min_isr_default = 2
+            self.shares = ShareWatch(self, Random(seed + 15))
+            self.clients = (*self.clients, *self.shares.nodes)
         self.is_settling = False
         self.unwritten: set[int] = set()
         """Brokers that lost their high watermarks, see `damage.py`."""
@@ -488,6 +494,8 @@ class World:
             self.groups.settle()
         if self.transfers is not None:
             self.transfers.settle()
+        if self.shares is not None:
+            self.shares.settle()
         if self.met["log rotten"]:
             self._repair_logs()
         for invariant in self.invariants:

@@ -1,15 +1,10 @@
-"""The consumer-protocol groups of a broker, and the session deadlines of their members.
-
-The host asks how a request changes a group (`beat`), writes the records, and returns the group
-(`keep`) once they are in its log. So a group is never ahead of the log, and a refused write has no
-effect. Answers wait until the records are committed. Times are monotonic milliseconds.
+"""The consumer-protocol groups of a broker, and the deadlines of their members.
 
 Rules: each accepted heartbeat renews the session, and so does a new coordinator. The time to revoke
-partitions starts when the member is asked to.
+partitions starts when the member is asked to. See `groups/coordinated.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from heapq import heappop, heappush
+from collections.abc import Iterable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.consumer.heartbeats import check, heartbeat
@@ -25,30 +20,19 @@ from josefine_broker.engine.groups.consumer.values import (
     ConsumerMember,
     Settings,
 )
+from josefine_broker.engine.groups.coordinated import CoordinatedGroups, Place
 
-Place = tuple[str, str]
-"""Group id and member id."""
 RESERVED_MAX = 10_000
 """Ids that were sent to new members which have not returned with them."""
-AGAIN_MS = 1_000
-"""Delay before a failed write is repeated."""
 
 
-class ConsumerGroups:
+class ConsumerGroups(CoordinatedGroups[ConsumerGroup]):
     """The groups by id, and the deadlines of their members. Mutable."""
 
-    __slots__ = (
-        "_armed", "_due", "_ends", "_groups", "_rejoin_by", "_reserved", "_revoked_by", "_seen",
-        "_sessions", "session_timeout_ms", "size_max",
-    )  # fmt: skip
+    __slots__ = ("_rejoin_by", "_reserved", "_revoked_by")
 
     def __init__(self, session_timeout_ms: int, size_max: int) -> None:
-        self.session_timeout_ms = session_timeout_ms
-        self.size_max = size_max
-        self._groups: dict[str, ConsumerGroup] = {}
-        self._ends: dict[str, int] = {}
-        """The end offset of a group's last batch in its partition's log."""
-        self._sessions: dict[Place, int] = {}
+        super().__init__(session_timeout_ms, size_max)
         self._revoked_by: dict[Place, int] = {}
         """When a member must have revoked the partitions that it was asked to."""
         self._rejoin_by: dict[Place, int] = {}
@@ -56,18 +40,6 @@ class ConsumerGroups:
         self._reserved: dict[Place, int] = {}
         """Ids that were sent to new classic members which have not joined with them yet →
         deadline."""
-        self._seen: dict[str, Topics] = {}
-        """The topics at a group's last heartbeat."""
-        self._due: list[tuple[int, Place]] = []
-        """When a member may be due: one valid entry each (`_armed`), the others are stale."""
-        self._armed: dict[Place, int] = {}
-
-    @property
-    def group_ids(self) -> list[str]:
-        return sorted(self._groups)
-
-    def get(self, group_id: str) -> ConsumerGroup | None:
-        return self._groups.get(group_id)
 
     # Requests of members.
 
@@ -87,10 +59,6 @@ class ConsumerGroups:
         is_news = self.is_news(group_id, topics)
         return heartbeat(group, beat, topics, self.settings, is_news=is_news)
 
-    def is_news(self, group_id: str, topics: Topics) -> bool:
-        """Whether the topics may have changed since the group's last heartbeat."""
-        return self._seen.get(group_id) is not topics
-
     @property
     def settings(self) -> Settings:
         return Settings(size_max=self.size_max)
@@ -102,11 +70,11 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is not None:
             place = group_id, member_id
-            self._arm(self._sessions, place, now_ms + self._session_ms(member))
+            self._arm(self._sessions, place, now_ms + self._session_ms(group_id, member))
 
-    def _session_ms(self, member: ConsumerMember) -> int:
+    def _session_ms(self, group_id: str, member: ConsumerMember) -> int:
         side = member.classic
-        return self.session_timeout_ms if side is None else side.session_timeout_ms
+        return self.timeout_ms_of(group_id) if side is None else side.session_timeout_ms
 
     # Classic members.
 
@@ -154,98 +122,29 @@ class ConsumerGroups:
             for each in group.members.values()
         )
 
-    # The log.
-
-    def wrote(self, group_id: str, end_offset: int) -> None:
-        """A batch of the group is in the log up to here; it counts when that is committed."""
-        self._ends[group_id] = end_offset
-
-    def end_offset(self, group_id: str) -> int:
-        """The offset up to which the log must be committed for the group's state; 0: loaded."""
-        return self._ends.get(group_id, 0)
-
     def keep(self, group: ConsumerGroup, now_ms: int) -> None:
         """Replace the group by this state, which is in the log."""
-        group_id = group.group_id
-        before = self._groups.get(group_id)
-        self._groups[group_id] = group
-        for member_id in () if before is None else before.members:
-            if member_id not in group.members:
-                self._forget((group_id, member_id))
+        group_id, before = group.group_id, self._replace(group)
         for member_id, member in group.members.items():
             known = None if before is None else before.members.get(member_id)
             if known is member:
                 continue
             place = group_id, member_id
             if known is None:
-                self._arm(self._sessions, place, now_ms + self._session_ms(member))
+                self._arm(self._sessions, place, now_ms + self._session_ms(group_id, member))
             if member.state is not ConsumerMemberState.UNREVOKED_PARTITIONS:
                 self._revoked_by.pop(place, None)
             elif known is None or known.revoking != member.revoking:
                 self._arm(self._revoked_by, place, now_ms + member.rebalance_timeout_ms)
 
-    def drop(self, group_id: str) -> None:
-        """Remove a group that is deleted in the log, or that another broker coordinates."""
-        group = self._groups.pop(group_id, None)
-        self._seen.pop(group_id, None)
-        self._ends.pop(group_id, None)
-        for member_id in () if group is None else group.members:
-            self._forget((group_id, member_id))
-
-    def load(self, groups: Mapping[str, ConsumerGroup], now_ms: int) -> None:
-        """Coordinate these groups from now on."""
-        for group in groups.values():
-            self.drop(group.group_id)
-            self.keep(group, now_ms)
-
-    def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Stop coordinating these groups."""
-        for group_id in [each for each in self._groups if is_gone(each)]:
-            self.drop(group_id)
-
-    # Timers.
-
-    def wake_at_ms(self) -> int | None:
-        while self._due and self._armed.get(self._due[0][1]) != self._due[0][0]:
-            heappop(self._due)
-        return self._due[0][0] if self._due else None
-
-    def late(self, now_ms: int) -> list[tuple[ConsumerGroup, list[str]]]:
-        """Each group with its lost members: their session expired, or they did not revoke or rejoin
-        in time. Members that remain are reported again after a while."""
-        found: dict[str, list[str]] = {}
-        while (at_ms := self.wake_at_ms()) is not None and at_ms <= now_ms:
-            _, place = heappop(self._due)
-            del self._armed[place]
-            deadline_ms = self._deadline_ms(place)
-            if deadline_ms is None:
-                continue
-            if deadline_ms > now_ms:
-                self._wake(place, deadline_ms)
-                continue
-            self._wake(place, now_ms + AGAIN_MS)
-            found.setdefault(place[0], []).append(place[1])
-        return [(self._groups[group_id], lost) for group_id, lost in found.items()]
-
     def _deadline_ms(self, place: Place) -> int | None:
         tables = self._sessions, self._revoked_by, self._rejoin_by
         return min((each[place] for each in tables if place in each), default=None)
 
-    def _arm(self, table: dict[Place, int], place: Place, at_ms: int) -> None:
-        """Set a deadline. One that only moves later costs nothing: the member is then checked too
-        early once in a while."""
-        table[place] = at_ms
-        self._wake(place, at_ms)
-
-    def _wake(self, place: Place, at_ms: int) -> None:
-        armed_ms = self._armed.get(place)
-        if armed_ms is None or at_ms < armed_ms:
-            self._armed[place] = at_ms
-            heappush(self._due, (at_ms, place))
-
     def _forget(self, place: Place) -> None:
-        for table in (self._sessions, self._revoked_by, self._rejoin_by, self._armed):
-            table.pop(place, None)
+        super()._forget(place)
+        self._revoked_by.pop(place, None)
+        self._rejoin_by.pop(place, None)
 
 
 def lost(group: ConsumerGroup, member_ids: Iterable[str]) -> ConsumerGroup:

@@ -17,7 +17,6 @@ from josefine_broker.engine.groups.consumer.records import (
     PRESENT,
     TARGET_EPOCH_KEY,
     TARGET_KEY,
-    VALUE_VERSION,
 )
 from josefine_broker.engine.groups.consumer.states import ConsumerGroupState, ConsumerMemberState
 from josefine_broker.engine.groups.consumer.values import (
@@ -27,6 +26,7 @@ from josefine_broker.engine.groups.consumer.values import (
     Part,
     Parts,
 )
+from josefine_broker.engine.groups.member_records import VALUE_VERSION
 from josefine_broker.wire.primitives import (
     MALFORMED,
     read_compact_count,

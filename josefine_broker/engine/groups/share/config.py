@@ -15,11 +15,13 @@ class StartAt(Enum):
 
 
 class ShareConfig(NamedTuple):
-    """What a group's share partitions do. One for all groups of a broker (`group.share_*`), where
-    Kafka has a configuration of each group."""
+    """What a group's share partitions do: as its broker's file says (`group.share_*`), or as was
+    set on the group."""
 
     limits: Limits = Limits()
     start_at: StartAt = StartAt.LATEST
     is_committed_only: bool = False
     """`share.isolation.level=read_committed`: records of aborted transactions are not delivered,
     and those of open ones not before these end."""
+    may_renew: bool = True
+    """`share.renew.acknowledge.enable`: whether members may renew locks (KIP-1222)."""

@@ -1,19 +1,13 @@
 """The share groups of a broker, and the session deadlines of their members. Mutable.
 
-As for groups of the consumer protocol (`groups/consumer/consumers.py`): the host asks how a request
-changes a group, writes the records, and returns the group once they are in its log. Each accepted
-heartbeat renews the session, and so does a new coordinator. Times are monotonic milliseconds.
-
-Sessions are not stored: members sent their heartbeats to the coordinator before, and a new one
-gives each of them a whole session to find it. A session of a group's member is not a share session
-(`sessions.py`), which is between a member and the leader of a partition.
+Rules: each accepted heartbeat renews the session, and so does a new coordinator. See
+`groups/coordinated.py`. A session of a group's member is not a share session (`sessions.py`), which
+is between a member and the leader of a partition.
 """
-
-from collections.abc import Callable, Mapping
-from heapq import heappop, heappush
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.consumer.subscriptions import Topics
+from josefine_broker.engine.groups.coordinated import CoordinatedGroups
 from josefine_broker.engine.groups.share.group import (
     JOINING_EPOCH,
     ShareBeat,
@@ -22,40 +16,11 @@ from josefine_broker.engine.groups.share.group import (
 )
 from josefine_broker.engine.groups.share.heartbeats import check, heartbeat
 
-Place = tuple[str, str]
-"""Group id and member id."""
-AGAIN_MS = 1_000
-"""Delay before a failed write is repeated."""
 
-
-class ShareGroups:
+class ShareGroups(CoordinatedGroups[ShareGroup]):
     """The groups by id, and the deadlines of their members."""
 
-    __slots__ = ("_armed", "_due", "_ends", "_groups", "_seen", "_sessions", "session_timeout_ms",
-                 "size_max")  # fmt: skip
-
-    def __init__(self, session_timeout_ms: int, size_max: int) -> None:
-        """`size_max`: how many members a group may have."""
-        self.session_timeout_ms = session_timeout_ms
-        self.size_max = size_max
-        self._groups: dict[str, ShareGroup] = {}
-        self._ends: dict[str, int] = {}
-        """The end offset of a group's last batch in its partition's log."""
-        self._sessions: dict[Place, int] = {}
-        """When the session of each member ends."""
-        self._seen: dict[str, Topics] = {}
-        """The topics at a group's last heartbeat. Compared by identity, which costs nothing."""
-        self._due: list[tuple[int, Place]] = []
-        """When a member may be due: one valid entry each (`_armed`), the others are stale."""
-        self._armed: dict[Place, int] = {}
-        """The time of a member's valid entry in `_due`."""
-
-    @property
-    def group_ids(self) -> list[str]:
-        return sorted(self._groups)
-
-    def get(self, group_id: str) -> ShareGroup | None:
-        return self._groups.get(group_id)
+    __slots__ = ()
 
     def beat(
         self, group_id: str, beat: ShareBeat, topics: Topics
@@ -68,99 +33,23 @@ class ShareGroups:
             if beat.epoch != JOINING_EPOCH:
                 raise KafkaError(ErrorCode.unknown_member_id, f"group {group_id} does not exist")
             group = ShareGroup(group_id=group_id)
-        # After a load nothing was seen yet, so the first heartbeat looks at the topics again.
-        is_news = self._seen.get(group_id) is not topics
+        is_news = self.is_news(group_id, topics)
         return heartbeat(group, beat, topics, self.size_max, is_news=is_news)
 
     def beaten(self, group_id: str, member_id: str, topics: Topics, now_ms: int) -> None:
         """An accepted heartbeat: its group is kept, its member's session renewed."""
         self._seen[group_id] = topics
         if member_id in self._groups[group_id].members:
-            self._renew((group_id, member_id), now_ms)
-
-    # The log.
-
-    def wrote(self, group_id: str, end_offset: int) -> None:
-        """A batch of the group is in the log up to here; it counts when that is committed."""
-        self._ends[group_id] = end_offset
-
-    def end_offset(self, group_id: str) -> int:
-        """The offset up to which the log must be committed for the group's state; 0: loaded."""
-        return self._ends.get(group_id, 0)
+            self._renew(group_id, member_id, now_ms)
 
     def keep(self, group: ShareGroup, now_ms: int) -> None:
         """Replace the group by this state, which is in the log. New members get a session: they are
         those of a loaded group, or have just joined."""
-        group_id = group.group_id
-        before = self._groups.get(group_id)
-        self._groups[group_id] = group
-        for member_id in () if before is None else before.members:
-            if member_id not in group.members:
-                self._forget((group_id, member_id))
+        before = self._replace(group)
         for member_id in group.members:
             if before is None or member_id not in before.members:
-                self._renew((group_id, member_id), now_ms)
+                self._renew(group.group_id, member_id, now_ms)
 
-    def drop(self, group_id: str) -> None:
-        """Remove a group that is deleted in the log, or that another broker coordinates."""
-        group = self._groups.pop(group_id, None)
-        self._seen.pop(group_id, None)
-        self._ends.pop(group_id, None)
-        for member_id in () if group is None else group.members:
-            self._forget((group_id, member_id))
-
-    def load(self, groups: Mapping[str, ShareGroup], now_ms: int) -> None:
-        """Coordinate these groups from now on."""
-        for group in groups.values():
-            self.drop(group.group_id)
-            self.keep(group, now_ms)
-
-    def unload(self, is_gone: Callable[[str], bool]) -> None:
-        """Stop coordinating these groups."""
-        for group_id in [each for each in self._groups if is_gone(each)]:
-            self.drop(group_id)
-
-    # Timers.
-
-    def wake_at_ms(self) -> int | None:
-        """When `late` is to be called next; None: no member has a session. Drops stale entries."""
-        while self._due and self._armed.get(self._due[0][1]) != self._due[0][0]:
-            heappop(self._due)
-        return self._due[0][0] if self._due else None
-
-    def late(self, now_ms: int) -> list[tuple[ShareGroup, list[str]]]:
-        """Each group with its members whose session expired. Those that remain are reported again
-        after a while."""
-        found: dict[str, list[str]] = {}
-        while (at_ms := self.wake_at_ms()) is not None and at_ms <= now_ms:
-            _, place = heappop(self._due)
-            del self._armed[place]
-            deadline_ms = self._sessions.get(place)
-            if deadline_ms is None:
-                continue
-            if deadline_ms > now_ms:
-                self._wake(place, deadline_ms)
-                continue
-            # The session ends with the write that removes the member, which may fail: until then
-            # the member is reported again.
-            self._wake(place, now_ms + AGAIN_MS)
-            found.setdefault(place[0], []).append(place[1])
-        return [(self._groups[group_id], lost) for group_id, lost in found.items()]
-
-    def _renew(self, place: Place, now_ms: int) -> None:
-        """Set a deadline. One that only moves later costs nothing: the member is then checked too
-        early once in a while."""
-        at_ms = self._sessions[place] = now_ms + self.session_timeout_ms
-        self._wake(place, at_ms)
-
-    def _wake(self, place: Place, at_ms: int) -> None:
-        """Look at a member then, unless it is looked at earlier. An entry that is replaced stays in
-        the heap until it is first, because removing it would cost a search."""
-        armed_ms = self._armed.get(place)
-        if armed_ms is None or at_ms < armed_ms:
-            self._armed[place] = at_ms
-            heappush(self._due, (at_ms, place))
-
-    def _forget(self, place: Place) -> None:
-        self._sessions.pop(place, None)
-        self._armed.pop(place, None)
+    def _renew(self, group_id: str, member_id: str, now_ms: int) -> None:
+        place = group_id, member_id
+        self._arm(self._sessions, place, now_ms + self.timeout_ms_of(group_id))

@@ -148,15 +148,16 @@ class SharePartition:
         """
         left, at = records_max, read_from
         acquired: list[Acquired] = []
+        is_passed = False
         # What lies between two batches was compacted away, and would hold up the start for ever.
         for batch in found:
             if left <= 0:
                 break
-            self._discard(at, batch.first - 1)
+            is_passed |= self._discard(at, batch.first - 1)
             # No member sees markers and aborted records, so no member can answer for them (KIP-932,
             # "Reading transactional records").
             if not batch.is_data:
-                self._discard(max(at, batch.first), batch.last)
+                is_passed |= self._discard(max(at, batch.first), batch.last)
                 at = batch.last + 1
                 continue
             last = batch.last
@@ -179,6 +180,9 @@ class SharePartition:
             if last < batch.last:
                 break
             at = batch.last + 1
+        # With records, their answers store it. Alone it is stored now, or the lag of a group that
+        # has read everything would count the last marker until the next record.
+        self._is_changed |= is_passed and not acquired
         self._advance()
         return _joined(acquired)
 
@@ -191,7 +195,7 @@ class SharePartition:
                 continue
             if each.deliveries >= self.limits.deliveries_max:
                 # The limit was lowered since.
-                self._discard(each.first, each.last)
+                self._is_changed |= self._discard(each.first, each.last)
                 continue
             if is_strict:
                 if left <= 0:
@@ -264,8 +268,8 @@ class SharePartition:
             self._free(each, RecordEvent.RELEASE, each.deliveries - 1)
         return bool(mine)
 
-    def expire(self, now_ms: int) -> bool:
-        """Take back the records whose lock has ended; returns whether there were any."""
+    def expire(self, now_ms: int) -> int:
+        """Take back the records whose lock has ended; returns how many there were."""
         # Unlike the end of a session this delivery counts: a record that stops each of its members
         # would be delivered without end.
         late = [each for each in self._spans if each.is_locked and each.lock_end_ms <= now_ms]
@@ -274,7 +278,7 @@ class SharePartition:
             event = RecordEvent.EXHAUST if is_last else RecordEvent.RELEASE
             self._free(each, event, each.deliveries)
         self._advance()
-        return bool(late)
+        return sum(each.last - each.first + 1 for each in late)
 
     def _free(self, span: Span, event: RecordEvent, deliveries: int) -> None:
         """End the lock of a span. The new span has no member, no lock and no waiting answer."""
@@ -386,16 +390,20 @@ class SharePartition:
         self._spans.append(Span(first, last, state, deliveries))
         self.end_offset = last + 1
 
-    def _discard(self, first: int, last: int) -> None:
-        """Finish the available records in this range, of which nobody is to see any."""
+    def _discard(self, first: int, last: int) -> bool:
+        """Finish the available records in this range, of which nobody is to see any; returns
+        whether there were any."""
         if last < first:
-            return
+            return False
+        is_any = last >= self.end_offset
         for each in self._within(first, last):
             if each.state is RecordState.AVAILABLE:
                 state = next_record_state(each.state, RecordEvent.DISCARD)
                 self._put(each._replace(state=state))
+                is_any = True
         if last >= self.end_offset:
             self._extend(max(first, self.end_offset), last, RecordState.ARCHIVED)
+        return is_any
 
     def _within(self, first: int, last: int) -> list[Span]:
         """The spans of this range, cut to it."""

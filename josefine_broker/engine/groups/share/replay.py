@@ -13,6 +13,7 @@ from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.groups.consumer.values import Part, Parts
+from josefine_broker.engine.groups.member_records import VALUE_VERSION
 from josefine_broker.engine.groups.share.group import ShareGroup, ShareMember
 from josefine_broker.engine.groups.share.records import (
     CURRENT_KEY,
@@ -21,7 +22,6 @@ from josefine_broker.engine.groups.share.records import (
     STATES_KEY,
     TARGET_EPOCH_KEY,
     TARGET_KEY,
-    VALUE_VERSION,
 )
 from josefine_broker.engine.groups.share.states import ShareGroupState
 from josefine_broker.wire.primitives import (

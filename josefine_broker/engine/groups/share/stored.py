@@ -13,7 +13,7 @@ or its write fail before anything in memory is different. See KIP-932, "Managing
 share-partition state".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.share.states import FINAL
@@ -40,6 +40,9 @@ class ShareStates:
     def __len__(self) -> int:
         return len(self._states)
 
+    def __iter__(self) -> Iterator[ShareKey]:
+        return iter(self._states)
+
     def get(self, key: ShareKey) -> ShareState | None:
         return self._states.get(key)
 
@@ -54,6 +57,12 @@ class ShareStates:
             self._states.pop(key, None)
         else:
             self._states[key] = state
+
+    def forget(self, keys: Iterable[ShareKey]) -> None:
+        """Forget share partitions for good: their topic is deleted, and its id never returns."""
+        for key in keys:
+            self._states.pop(key, None)
+            self._ends.pop(key, None)
 
     def load(self, states: dict[ShareKey, ShareState]) -> None:
         """Keep these from now on. They were read from the committed log: nothing to wait for."""

@@ -6,6 +6,7 @@ from tests.simulation.cluster.invariants.committed_stays import CommittedStays
 from tests.simulation.cluster.invariants.decisions_are_kept import DecisionsAreKept
 from tests.simulation.cluster.invariants.fenced_commit_nothing import FencedCommitNothing
 from tests.simulation.cluster.invariants.fenced_write_nothing import FencedWriteNothing
+from tests.simulation.cluster.invariants.finished_stays import FinishedStays
 from tests.simulation.cluster.invariants.forgotten_votes_do_not_count import (
     ForgottenVotesDoNotCount,
 )
@@ -18,6 +19,8 @@ from tests.simulation.cluster.invariants.offsets_are_kept import OffsetsAreKept
 from tests.simulation.cluster.invariants.one_leader_per_epoch import OneLeaderPerEpoch
 from tests.simulation.cluster.invariants.owners_are_single import OwnersAreSingle
 from tests.simulation.cluster.invariants.sequences_are_whole import SequencesAreWhole
+from tests.simulation.cluster.invariants.shares_are_single import SharesAreSingle
+from tests.simulation.cluster.invariants.shares_settle import SharesSettle
 from tests.simulation.cluster.invariants.stable_end_grows import StableEndGrows
 from tests.simulation.cluster.invariants.stale_changes_fail import StaleChangesFail
 from tests.simulation.cluster.invariants.transactions_settle import TransactionsSettle
@@ -46,4 +49,7 @@ ALL_INVARIANTS = (
     TransactionsSettle,
     HoldersAreSingle,
     DecisionsAreKept,
+    SharesAreSingle,
+    FinishedStays,
+    SharesSettle,
 )

@@ -15,6 +15,7 @@ from tests.simulation.cluster.view import Ack, Batch, PartitionFacts, View
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.process import Process
+    from tests.simulation.cluster.share_watch import Delivery
     from tests.simulation.cluster.world import World
 
 __all__ = ["Invariant", "Sight"]
@@ -84,6 +85,12 @@ class Invariant:
 
     def transaction_ended(self, transaction: Transaction, topic: str) -> None:
         """Its marker is committed there: `outcomes` has it."""
+
+    def shared(self, delivery: Delivery) -> None:
+        """A member of a share group got records."""
+
+    def share_finished(self, delivery: Delivery, epoch: int, now_ms: int) -> None:
+        """A member was told that records are finished, when the newest leader epoch was this."""
 
     def settled(self, world: World) -> None:
         """All faults have just stopped; the world may be run on."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from josefine_broker.api import alter_share_group_offsets as handler
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.engine.context import BrokerSettings, OffsetsSettings
+from josefine_broker.engine.context import BrokerSettings, Context, OffsetsSettings
+from josefine_broker.engine.coordinators import loading_share_states
+from josefine_broker.engine.coordinators.share_state_requests import ASK_TIMEOUT_MS, Heard
+from josefine_broker.engine.coordinators.share_states_host import Outcome
 from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire import apis
+from josefine_broker.wire.entities import alter_share_group_offsets as e
 from josefine_broker.wire.entities import (
-    alter_share_group_offsets,
     consumer_group_heartbeat,
     delete_groups,
     delete_share_group_offsets,
@@ -81,10 +87,9 @@ def offsets(world: World, group_id: str = GROUP) -> dict[tuple[str, int], tuple[
 
 
 def alter(world: World, start: int, topic: str = "orders", group_id: str = GROUP) -> Any:
-    a = alter_share_group_offsets
-    part = a.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=start)
-    topics = (a.AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=(part,)),)
-    request = a.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
+    part = e.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=start)
+    topics = (e.AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=(part,)),)
+    request = e.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
     answer = world.ask(apis.ALTER_SHARE_GROUP_OFFSETS, request)
     if answer.error_code is not ErrorCode.none:
         return answer.error_code
@@ -283,6 +288,19 @@ def test_records_of_aborted_transactions_are_not_for_a_group_that_reads_committe
     assert offsets(world) == {("orders", 0): (4, 0)}
 
 
+def test_marker_at_the_end_is_no_lag() -> None:
+    world, producers = group_of(is_committed_only=True), Producers()
+    producers.write(world.ctx, 7, b"v0")
+    producers.end(world.ctx, 7, is_commit=True)
+    a = Sharer(world, "a").join()
+    assert got(a.fetch()) == [(0, 0, 1)]
+    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
+    producers.write(world.ctx, 8, b"v2")
+    producers.end(world.ctx, 8, is_commit=False)
+    assert got(a.fetch()) == []
+    assert offsets(world) == {("orders", 0): (4, 0)}
+
+
 def test_group_that_reads_uncommitted_gets_everything_but_markers() -> None:
     world, producers = group_of(is_committed_only=False), Producers()
     producers.write(world.ctx, 7, b"aborted")
@@ -357,6 +375,27 @@ def test_offsets_of_a_group_without_members_can_be_altered() -> None:
     assert alter(world, 0, topic="none", group_id="new") is ErrorCode.unknown_topic_or_partition
 
 
+def test_alteration_waits_as_long_as_both_of_its_requests_may_take() -> None:
+    world, a = sharing()
+    a.beat(-1)
+    part = e.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    topics = (e.AlterShareGroupOffsetsRequestTopic(topic_name="orders", partitions=(part,)),)
+    request = e.AlterShareGroupOffsetsRequest(group_id=GROUP, topics=topics)
+    asked: list[Heard] = []
+
+    def summarize(ctx: Context, key: ShareKey, heard: Heard) -> None:
+        asked.append(heard)
+
+    with patch.object(handler, "summarize_state", summarize):
+        waiting = world.ask(apis.ALTER_SHARE_GROUP_OFFSETS, request)
+    world.advance(ASK_TIMEOUT_MS)
+    with patch.object(handler, "initialize_state", lambda *arguments: None):
+        asked[0](Outcome())
+    world.advance(ASK_TIMEOUT_MS)
+    assert isinstance(waiting, Parked)
+    assert not waiting.done
+
+
 def test_offsets_can_be_set_before_the_group_has_a_member() -> None:
     world = world_of()
     world.produce(batch_of(b"v0"))
@@ -382,6 +421,55 @@ def test_deleted_offsets_are_those_of_a_new_group() -> None:
     assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
     assert offsets(world) == {}
     assert got(Sharer(world, "b").join().fetch()) == []  # from the end again
+
+
+def test_states_of_a_deleted_topic_are_deleted() -> None:
+    world, a = sharing(b"v0", b"v1")
+    ((topic_id, index),) = a.parts
+    a.fetch()
+    a.acknowledge((0, 0, ACCEPT))
+    states, led = world.ctx.clients.shares.states, world.ctx.clients.shares.led
+    assert [key.topic_id for key in states] == [topic_id] == [key.topic_id for key in led]
+    world.delete("orders")
+    assert (list(states), list(led)) == ([], [])
+    # A topic that is created with its name is another one: the group starts there anew.
+    new_id = world.create()
+    world.produce(batch_of(b"before"))
+    a.beat()
+    assert list(a.parts) == [(new_id, index)]
+    assert got(a.fetch(session=0)) == []
+    assert offsets(world) == {("orders", 0): (1, 0)}
+    # In the log, too: the next coordinator finds the new state alone.
+    with patch.object(loading_share_states, "forget_missing_states"):
+        again = world.restart()
+        again.advance(10)
+    assert [key.topic_id for key in again.ctx.clients.shares.states] == [new_id]
+
+
+def test_states_of_a_topic_that_was_deleted_meanwhile_are_deleted_with_the_load() -> None:
+    world, a = sharing(b"v0")
+    a.fetch()
+    a.acknowledge((0, 0, ACCEPT))
+    # Written by a coordinator that had not heard of the deletion.
+    with patch.object(loading_share_states, "forget_missing_states"):
+        world.delete("orders")
+        assert len(world.ctx.clients.shares.states) == 1
+    again = world.restart()
+    again.advance(10)
+    assert not again.ctx.clients.shares.loading
+    assert list(again.ctx.clients.shares.states) == []
+
+
+def test_nothing_is_stored_of_a_topic_that_is_not_there() -> None:
+    world, _ = sharing(b"v0")
+    r = read_share_group_state
+    part = r.PartitionData(partition=0, leader_epoch=5)
+    topics = (r.ReadStateData(topic_id=world.topic_id(), partitions=(part,)),)
+    request = r.ReadShareGroupStateRequest(group_id=GROUP, topics=topics)
+    answer = world.ask(apis.READ_SHARE_GROUP_STATE, request)
+    code = answer.results[0].partitions[0].error_code
+    assert code is ErrorCode.unknown_topic_or_partition
+    assert len(world.ctx.clients.shares.states) == 1
 
 
 def test_deleted_group_is_new_again() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.groups.share.counts import GROUPS_MAX, ShareCounts
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.observe.group_metrics import register_group_metrics
 from tests.unit.josefine_broker.api.group_clients import (
@@ -14,6 +16,9 @@ from tests.unit.josefine_broker.api.group_clients import (
     group_world,
     stable,
 )
+from tests.unit.josefine_broker.api.share_members import ACCEPT, RELEASE
+from tests.unit.josefine_broker.api.share_members import GROUP as SHARERS
+from tests.unit.josefine_broker.api.test_share_groups import sharing
 from tests.unit.josefine_broker.api.world import World, batch_of
 
 Read = dict[tuple[str, ...], float]
@@ -85,3 +90,33 @@ def test_series_of_single_groups_are_bounded_and_the_rest_is_counted() -> None:
     named = [key[1] for key in found if key[0] == "group_lag_records"]
     assert named == ["g0", "g1", "g2"]
     assert found["group_series_omitted",] == 6, "2 of each of three names"
+
+
+def test_share_groups_are_counted_by_what_their_members_do() -> None:
+    world, a = sharing(b"v0", b"v1", b"v2", b"v3")
+    a.fetch(max_records=3, share_acquire_mode=1)
+    a.acknowledge((0, 0, ACCEPT))
+    a.acknowledge((1, 1, RELEASE))
+    found = read(world)
+    assert found["share_records_acquired_total", SHARERS] == 3
+    assert found["share_record_acknowledgements_total", "accept", SHARERS] == 1
+    assert found["share_record_acknowledgements_total", "release", SHARERS] == 1
+    assert found["share_records_in_flight", SHARERS, "0", "orders"] == 1
+    assert (found["share_sessions",], found["share_partitions",], found["share_states",]) == (
+        1,
+    ) * 3
+    world.advance(30_000)
+    found = read(world)
+    assert found["share_lock_timeouts_total", SHARERS] == 1
+    assert found["share_records_in_flight", SHARERS, "0", "orders"] == 0
+    refused = a.acknowledge((2, 2, ACCEPT))
+    assert refused is not ErrorCode.none
+    assert read(world)["share_record_acknowledgements_total", "accept", SHARERS] == 1
+
+
+def test_counts_of_groups_are_bounded() -> None:
+    counts = ShareCounts()
+    for number in range(GROUPS_MAX + 2):
+        counts.of(f"{number:05}").acquired += 1
+    counted = counts.all()
+    assert (len(counted), counted[0][0]) == (GROUPS_MAX, "00002")

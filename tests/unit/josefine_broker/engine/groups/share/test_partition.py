@@ -200,6 +200,17 @@ def test_markers_are_passed() -> None:
     assert shared.acquire(A, 0, found, 0, records_max=9) == [Acquired(0, 1, 1), Acquired(3, 4, 1)]
 
 
+def test_passed_markers_are_stored_unless_an_answer_will_store_them() -> None:
+    shared = new()
+    shared.acquire(A, 0, [Found(0, 0), Found(1, 1, is_data=False)], 0, records_max=10)
+    assert not shared.must_write
+    say(shared, 0, 0, ACCEPT)
+    assert not shared.must_write
+    shared.acquire(A, 2, [Found(2, 2, is_data=False)], 0, records_max=10)
+    assert shared.must_write
+    assert shared.begin_write().start_offset == 3
+
+
 def test_records_in_flight_are_limited() -> None:
     shared = new()
     got = [get(shared, (at, at + 7)) for at in (0, 8, 16, 24)]

@@ -99,6 +99,36 @@ def test_records_are_read_as_they_were_written() -> None:
         assert decode_value(encode_value(each, 99)) == each
 
 
+def test_records_are_those_of_kafka() -> None:
+    """Bytes that the classes of kafka-share-coordinator 4.4.0 made of the same fields."""
+    key = ShareKey("readers", UUID(int=(1 << 64) + 2), 7)
+    assert encode_key(key).hex() == (
+        "00000007726561646572730000000000000001000000000000000200000007"
+    )
+    batches = (
+        StateBatch(1000, 1004, AVAILABLE, 2),
+        StateBatch(1005, 1007, DONE, 1),
+        StateBatch(1010, 1011, ARCHIVED, 5),
+    )
+    fields = (
+        "0000"  # version
+        "00000000"  # snapshot epoch
+        "00000003"  # state epoch
+        "00000009"  # leader epoch
+        "00000000000003e8"  # start offset
+        "0000018bcfe56800"  # created
+        "0000018bcfe56800"  # written
+        "04"  # three batches
+        "00000000000003e8" "00000000000003ec" "00" "0002" "00"
+        "00000000000003ed" "00000000000003ef" "02" "0001" "00"
+        "00000000000003f2" "00000000000003f3" "04" "0005" "00"
+    )  # fmt: skip
+    for count, tags in ((-1, "00"), (5, "01000400000005")):
+        stored = ShareState(3, 9, 1000, batches, count)
+        assert encode_value(stored, 1_700_000_000_000).hex() == fields + tags
+        assert decode_value(bytes.fromhex(fields + tags)) == stored
+
+
 def test_damaged_records_are_refused() -> None:
     key, value = encode_key(KEY), encode_value(state(5, StateBatch(5, 6, DONE, 2)), 99)
     for cut in range(len(value)):
