@@ -92,7 +92,7 @@ class ArchiveWriter(TableWriter):
         """Look at the archive, and commit what it has. Raises StoppedError."""
         store = self._world.store
         assert isinstance(store, ChainedTable)
-        self._notes.table_id = store.check()
+        self._notes.table_id = store.identity()
         ends = state.tip.reached.ends if state.tip else {}
         self._notes.commit({tp: end for tp, end in ends.items() if tp in state.positions})
 

@@ -189,7 +189,7 @@ class ChainedTable:
                 raise failure
         raise AssertionError("unreachable")
 
-    def check(self) -> str:
+    def identity(self) -> str:
         """The table's id, if its log is the one that was seen or written here. Raises StoppedError
         for a table that was dropped, created again, restored or committed to by another writer."""
         return str(self._ready().metadata().id)
