@@ -249,7 +249,8 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = False
         if self._closed:
             return
-        self._send()
+        if self._out:
+            self._send()
         if not backlog:
             self._settle_memory()
         must_pause = bool(backlog or self._draining or self._waits_for_memory or self._muted)
