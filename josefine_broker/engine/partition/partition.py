@@ -348,8 +348,8 @@ class Partition:
         base_offset: int,
         durable_end_offset: int,
     ) -> None:
-        """Note that checked batches (in all, and `sizes` of each: records, bytes) are in the log
-        from `base_offset` on; the caller remembers their producers."""
+        """Note that checked batches are in the log from `base_offset` on; `sizes`: records and
+        bytes of each, where there are several. The caller remembers their producers."""
         end_offset = base_offset + records
         if self.is_alone and durable_end_offset >= end_offset:
             self._uncommitted.clear()
@@ -358,7 +358,7 @@ class Partition:
             self.committed_bytes = self.appended_bytes
             return
         end_offset = base_offset
-        for count, size in sizes:
+        for count, size in sizes or ((records, size_bytes),):
             end_offset += count
             self.appended_bytes += size
             self._uncommitted.append((end_offset, self.appended_bytes))

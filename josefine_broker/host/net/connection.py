@@ -28,7 +28,6 @@ from josefine_broker.host.net.dispatch import (
 )
 from josefine_broker.host.net.late_answers import Later, Slot, forget_all, unanswered
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
-from josefine_broker.host.net.sending import send_now
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import shown_name, write_tls
 from josefine_broker.wire.frames import FrameBuffer
@@ -52,7 +51,6 @@ class Connection(asyncio.BufferedProtocol):
         "_backlog",
         "_busy",
         "_closed",
-        "_descriptor",
         "_draining",
         "_frames",
         "_gate",
@@ -130,7 +128,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._authentication is not None:
             self._begin_authentication(self._authentication)
         self._is_tls = transport.get_extra_info("sslcontext") is not None
-        self._descriptor = transport.get_extra_info("socket").fileno()
         self._transport.set_write_buffer_limits(high=self._host.limits.write_buffer_bytes)
 
     @property
@@ -252,7 +249,8 @@ class Connection(asyncio.BufferedProtocol):
         self._busy = False
         if self._closed:
             return
-        self._send()
+        if self._out:
+            self._send()
         if not backlog:
             self._settle_memory()
         must_pause = bool(backlog or self._draining or self._waits_for_memory or self._muted)
@@ -326,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             self._out.append(answer)
         else:
             self._host.stats.bytes_out += len(answer)
-            send_now(self._transport, self._descriptor, (answer,), len(answer))
+            self._transport.write(answer)
         return bool(self._out or self._backlog or self._reading_paused)
 
     def _finish_staged(self) -> None:
@@ -489,7 +487,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_tls:
             write_tls(self._transport, out, size)
         else:
-            send_now(self._transport, self._descriptor, out, size)
+            self._transport.writelines(out)
 
     def _close_because(self, reason: str) -> None:
         """Answers made so far are still sent; no more input is read."""

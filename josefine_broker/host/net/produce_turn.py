@@ -151,6 +151,13 @@ class ProduceTurn:
     ) -> None:
         if parts:
             answers = self._answers_with_parts(requests, connections, parts)
+        elif len(requests) == 1:
+            # What follows, in short: on one connection its cost is part of each round trip.
+            (stored,) = self._append({requests[0][0]: requests}).values()
+            (answer,) = self._answers_of(stored, requests, connections)
+            if connections[0].answer_staged(requests[0][1], answer):
+                connections[0].continue_work()
+            return
         else:
             answers = self._answers(requests, connections)
         waiting: dict[Staging, None] = {}

@@ -1,4 +1,4 @@
-/* Plain produce requests: one small batch without a codec, for one partition.
+/* Plain produce requests: small batches without a codec, one or several.
  *
  * `parse` reads a whole request frame, header and body, of versions 3 to 13, and checks its batch;
  * it returns None for every request that is not plain, and for every one that is not valid: those
