@@ -348,8 +348,8 @@ def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
 
 # One rule of repairs is noticed by a unit test alone (engine/replicas/test_repairing.py): that a
 # repair begins anew where its segment was cut. Without it the repair goes on with a damage that is
-# another one by now, and two later rules end it: its copy is not installed in a log that has changed,
-# and where its leader's log ends before what it wants, it ends, too. Then the damage is found again.
+# another one by now, and two later rules end it: no copy is installed in a log that has changed,
+# and a repair ends where its leader's log does. Then the damage is found again.
 KILL_MUTANTS = (
     Mutant(
         breaks="a replica that lacks batches takes its role after its repair",
