@@ -165,6 +165,9 @@ class Storage:
     trouble: str = ""
     """Why this broker should not lead: a full disk, a limit that lasts, a log that cannot be
     written or opened."""
+    metadata_lacks: str = ""
+    """Why no metadata can be written now: this broker may not learn that it leads. Written by
+    `engine/metadata_quorum/ready_work.py`."""
     limit: LastingLimit = field(default_factory=LastingLimit)
 
 

@@ -147,6 +147,11 @@ class HostedPartition:
         is_leader = replica == partition.leader
         return is_leader and self.served_by == (replica, partition.leader_epoch)
 
+    def may_end_as(self, replica: int, offset: int) -> bool:
+        """Whether its log may be cut at `offset` if that of this replica, which leads and serves,
+        ends there."""
+        return self.is_served_by(replica) and self.partition.may_be_cut_to(offset)
+
     def may_be_repaired(self, offset: int) -> bool:
         """Whether a damaged batch with this offset may come back from another replica."""
         is_lost = any(start <= offset < end for start, end in self.lost)

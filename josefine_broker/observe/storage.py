@@ -18,6 +18,8 @@ from josefine_broker.host.log.log_sync import NO_HANDLE
 log = logging.getLogger(__name__)
 
 NAMED_MAX = 10
+METADATA = ("metadata", -1)
+"""Named like a partition among what is refused."""
 PROBE_FILE, PROBE_BYTES = "write.probe", 1024 * 1024
 ENOUGH_AGAIN = 1.25
 """Multiple of the reserve that must be free before records are accepted again: no flapping."""
@@ -66,8 +68,11 @@ def limit_trouble(ctx: Context, files: Files) -> str:
     """Periodic: the limit of this machine that lasts, as a sentence; empty: none. While there is
     one, trial writes show when it has passed."""
     limit, now_ms = ctx.storage.limit, ctx.clock.monotonic_ms()
+    lacks = ctx.storage.metadata_lacks
+    if lacks:
+        limit.refused(METADATA, ctx.metadata.applied_height, f"metadata: {lacks}", now_ms)
     if limit.is_probe_due(now_ms):
-        limit.probed(_probe(files), now_ms)
+        limit.probed(lacks or _probe(files), now_ms)
     return f"a limit of this machine keeps records out: {limit.reason}" if limit.reason else ""
 
 

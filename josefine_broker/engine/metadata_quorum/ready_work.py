@@ -70,7 +70,7 @@ class RaftWork:
 
     def appended(self, now_ms: int) -> None:
         """The batch in hand is written."""
-        self._quorum.lacks_room = ""
+        self._quorum.lacks_room = self._ctx.storage.metadata_lacks = ""
         self._lack.end(now_ms, "room for metadata again")
         self._apply(self._in_hand())
 
@@ -81,7 +81,7 @@ class RaftWork:
     def found_no_room(self, reason: str, now_ms: int) -> None:
         """No part of the batch in hand was written."""
         self._lack.goes_on(now_ms, reason)
-        self._quorum.lacks_room = reason
+        self._quorum.lacks_room = self._ctx.storage.metadata_lacks = reason
         # Raft allows the delay: to the others this broker is a slow one. It acknowledges nothing
         # meanwhile.
         self._store_again_ms = now_ms + ROOM_CHECK_MS

@@ -370,7 +370,7 @@ class Repairs:
             return
         if is_answered(answer):
             self._follow_if_leader(work, replica)
-            if may_have_it and work.hosted.is_served_by(replica):
+            if may_have_it and work.hosted.may_end_as(replica, wanted):
                 self._ask_for_end(work, replica, wanted)
                 return
         # What this leader does not give them, its followers do not get later.
@@ -390,7 +390,7 @@ class Repairs:
         def answered(answer: FetchResponse | None) -> None:
             if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
                 return
-            is_end = ends_at(answer, wanted) and hosted.is_served_by(leader)
+            is_end = ends_at(answer, wanted) and hosted.may_end_as(leader, wanted)
             if not is_end or not self._is_cut_for_leader(work, leader, wanted):
                 work.repair.silent(leader)
                 self._ask(work)

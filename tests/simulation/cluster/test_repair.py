@@ -12,6 +12,7 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.engine.replicas import catching_up
+from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log import isolated_batch, recovery
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.scrub import Scrub
@@ -245,7 +246,7 @@ TRANSACTIONS = 1_000
 """Added to the number of a life that has transactions, where chance gives them."""
 FOUND = (
     *(12, 19, 98, 110, 113, 225, 240),
-    *(TRANSACTIONS + each for each in (3, 10, 38, 126, 214, 261, 283, 344)),
+    *(TRANSACTIONS + each for each in (3, 10, 38, 126, 214, 261, 283, 344, 617)),
 )
 
 
@@ -345,8 +346,10 @@ def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
     pytest.fail(f"nobody noticed: {mutant.breaks}")
 
 
-# Two rules of repairs are noticed by unit tests alone (engine/replicas/test_repairing.py): none of
-# 300 seeds shows that a repair follows a cut of its segment, or cuts a hole for its leader.
+# One rule of repairs is noticed by a unit test alone (engine/replicas/test_repairing.py): that a
+# repair begins anew where its segment was cut. Without it the repair goes on with a damage that is
+# another one by now, and two later rules end it: no copy is installed in a log that has changed,
+# and a repair ends where its leader's log does. Then the damage is found again.
 KILL_MUTANTS = (
     Mutant(
         breaks="a replica that lacks batches takes its role after its repair",
@@ -354,6 +357,13 @@ KILL_MUTANTS = (
         old="if partition_log.damage.lacks_batches:",
         new="if False:",
         seed=38,
+    ),
+    Mutant(
+        breaks="a log is cut where its leader's batches do not fit, or end",
+        function=Repairs._is_cut_for_leader,
+        old="if not partition.awaits_repair or sender != partition.leader:",
+        new="if True:",
+        seed=TRANSACTIONS + 617,
     ),
     Mutant(
         breaks="no batch of an older epoch follows a newer one in a copy",

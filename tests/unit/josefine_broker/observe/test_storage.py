@@ -198,3 +198,24 @@ def test_log_that_cannot_be_synced_for_lack_of_handles_is_at_a_limit(tmp_path: P
         world.clock.elapsed_ms += 500
         storage.look_at_storage(ctx, config, logs)
     assert ctx.storage.trouble == ""
+
+
+def test_broker_that_cannot_write_metadata_hands_over(tmp_path: Path) -> None:
+    """It would not learn that it leads, and the controller hears it (seed 107 of `--limits`)."""
+    world, config = World(), reserve(1, tmp_path)
+    ctx, logs = world.ctx, storage.FailedLogs(world.files)
+    ctx.storage.metadata_lacks = "Disk quota exceeded"
+
+    def look(for_ms: int) -> None:
+        for _ in range(0, for_ms, 500):
+            world.clock.elapsed_ms += 500
+            storage.look_at_storage(ctx, config, logs)
+
+    look(2_500)
+    assert ctx.storage.trouble == ""
+    look(20_000)
+    assert "Disk quota exceeded" in ctx.storage.trouble, "that the logs can be written is no end"
+
+    ctx.storage.metadata_lacks = ""
+    look(20_000)
+    assert ctx.storage.trouble == ""
