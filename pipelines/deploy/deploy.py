@@ -207,8 +207,8 @@ class Deploy:
         swapped = [pair.what for pair in self.pairs if has_begun(pair, self.ident)]
         if swapped and any(shadow_of_pair(pair).reader().versions() for pair in self.pairs):
             raise RunError(
-                f"swapped already: {', '.join(swapped)}; --swap swaps the others, --rollback takes "
-                "these back, after which --abort removes the shadow tables"
+                f"the swap has begun: {', '.join(swapped)}; --swap finishes it, --rollback takes "
+                "it back, after which --abort removes the shadow tables"
             )
         self.clean()
 
