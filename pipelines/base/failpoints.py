@@ -19,7 +19,7 @@ If unset, a place costs one comparison with None.
 | `mid_loss:3` | the dead-letter chain has skipped the lost range, the sink's chain has not |
 | `mid_start:N` | a Delta stream's `start` is looked up (1), is committed (2); no query runs yet |
 | `mid_replay:N` | `dlq replay`: the dead letters are recorded (0), the N-th sink has its rows |
-| `mid_deploy:N` | shadow caught up (1), fenced (2), files linked (3), swapped (4), taken back (5) |
+| `mid_deploy:N` | shadow caught up (1), fenced (2), files linked (3), swapped (4), back (5, 6) |
 | `after_set_aside` | `--trust table` has renamed the checkpoint, no query runs yet |
 
 `fail_write` does not kill the driver: the Python workers of a write's tasks die once, as with a

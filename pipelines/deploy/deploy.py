@@ -20,6 +20,7 @@ from pipelines.base.errors import PipelineError, RunError
 from pipelines.deploy.examine import (
     Examiner,
     Seen,
+    has_begun,
     has_swap,
     is_swapped,
     live_of,
@@ -34,7 +35,7 @@ from pipelines.deploy.shadow import (
     refusals,
     shadow_of,
 )
-from pipelines.deploy.swap import Committer, Wanted, fence, rollback, swap
+from pipelines.deploy.swap import Committer, Wanted, fence, prepare, rollback, swap
 from pipelines.model.meaning import fingerprint
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.model.plan import compile_plan
@@ -148,6 +149,8 @@ class Deploy:
             failpoints.hit("mid_deploy", 2)
             fenced = self.catch_up(spark, reporter)
             # In order: a table that cannot be swapped now leaves those after it for the next round.
+            if not all(prepare(live_of(pair), self._by) for pair in left if pair.sink):
+                continue
             # Looked at again: in a folder of this machine Spark may overwrite another's commit.
             if all(self._swap(pair, fenced, since[pair.live]) for pair in left) and self.is_done():
                 self.clean()
@@ -175,14 +178,17 @@ class Deploy:
         return version is not None
 
     def take_back(self) -> int:
-        """Take the swaps of this deploy back; returns how many. Without Spark. Sinks first: the old
-        run finds at least the dead letters that its commits name."""
+        """Take the swaps of this deploy back; returns how many. Without Spark."""
         self._examiner.refuse_lost()
         done: set[str] = set()
         # Looked at again: in a folder of this machine Spark may overwrite another's commit.
         for _ in range(ROUNDS):
             before = len(done)
-            for pair in reversed(self.pairs):
+            for pair in self.pairs:
+                if pair.sink and has_swap(pair, self.ident):
+                    prepare(live_of(pair), self._by)
+            failpoints.hit("mid_deploy", 5)
+            for pair in self.pairs:
                 done |= {pair.live} if self._take_back(pair) else set()
             if len(done) == before:
                 break
@@ -191,18 +197,18 @@ class Deploy:
     def _take_back(self, pair: Pair) -> bool:
         replaced = fingerprint(self._plan, pair.sink.name) if pair.sink else ""
         version = rollback(live_of(pair), replaced, self._by)
-        failpoints.hit("mid_deploy", 5)
         if version is not None:
+            failpoints.hit("mid_deploy", 6)
             self._tell(f"{pair.what}: taken back in version {version} of {pair.live}")
         return version is not None
 
     def abort(self) -> None:
         """Remove the shadow tables. Raises RunError if some tables are swapped already."""
-        swapped = [pair.what for pair in self.pairs if has_swap(pair, self.ident)]
+        swapped = [pair.what for pair in self.pairs if has_begun(pair, self.ident)]
         if swapped and any(shadow_of_pair(pair).reader().versions() for pair in self.pairs):
             raise RunError(
-                f"swapped already: {', '.join(swapped)}; --swap swaps the others, --rollback takes "
-                "these back, after which --abort removes the shadow tables"
+                f"the swap has begun: {', '.join(swapped)}; --swap finishes it, --rollback takes "
+                "it back, after which --abort removes the shadow tables"
             )
         self.clean()
 

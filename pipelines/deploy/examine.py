@@ -20,7 +20,7 @@ from pipelines.deploy.shadow import (
 from pipelines.deploy.swap import changes_of_others, newest_step
 from pipelines.deploy.table_actions import why_not
 from pipelines.deploy.table_log import TableLog
-from pipelines.exactly_once.deployed import SWAP
+from pipelines.exactly_once.deployed import PREPARE, SWAP
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.sources.josefine import Topics
@@ -55,6 +55,12 @@ def has_swap(pair: Pair, ident: str) -> bool:
     """Whether the newest step in the live table is the swap of this deploy."""
     mark = newest_step(live_of(pair))
     return mark is not None and mark.ident == ident and mark.step == SWAP
+
+
+def has_begun(pair: Pair, ident: str) -> bool:
+    """Whether the table is swapped by this deploy, or prepared for it."""
+    mark = newest_step(live_of(pair))
+    return mark is not None and mark.ident == ident and mark.step in (SWAP, PREPARE)
 
 
 def is_swapped(pair: Pair, ident: str) -> bool:
@@ -221,7 +227,12 @@ class Examiner:
         """Raise RunError if the topics lack records that the old pipeline would read next."""
         for pair in self._pairs:
             mark = newest_step(live_of(pair), reads_back=True)
-            if pair.sink is None or mark is None or mark.step != SWAP or mark.before < 0:
+            if (
+                pair.sink is None
+                or mark is None
+                or mark.step not in (SWAP, PREPARE)
+                or mark.before < 0
+            ):
                 continue
             tip, _ = live_of(pair).tip(mark.before)
             for name in pair.sources:

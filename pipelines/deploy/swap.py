@@ -20,6 +20,7 @@ from pipelines.exactly_once.deployed import (
     DEPLOY,
     DEPLOYED,
     FENCE,
+    PREPARE,
     ROLLBACK,
     SWAP,
     Mark,
@@ -72,7 +73,7 @@ class Committer:
 
 
 def newest_step(table: TableLog, *, reads_back: bool = False) -> Mark | None:
-    """The mark of the table's newest swap or rollback. Each later commit of a sink repeats it.
+    """The mark of the table's newest step that is no fence. Each later commit of a sink repeats it.
     `reads_back`: whether to read the log back to it where the newest commit does not."""
     tip, _ = table.tip()
     mark = mark_of(tip.said, DEPLOYED) if tip else None
@@ -80,14 +81,17 @@ def newest_step(table: TableLog, *, reads_back: bool = False) -> Mark | None:
     if mark is not None or not (reads_back or table.name.sink.startswith("dead_letter.")):
         return mark
     marks = (mark_of(entry.metadata) for entry in table.own())
-    return next((mark for mark in marks if mark and mark.step in (SWAP, ROLLBACK)), None)
+    return next((mark for mark in marks if mark and mark.step != FENCE), None)
 
 
-def changes_of_others(table: TableLog, since: int) -> list[str]:
-    """The commits after a version that changed rows and are no run's: a deploy would lose them."""
+def changes_of_others(table: TableLog, since: int, ident: str = "") -> list[str]:
+    """The commits after a version that changed rows and are no run's: a deploy would lose them.
+    With `ident` also the steps of other deploys."""
     found = []
     for entry in table.reader().after(since):
-        if _is_of_others(entry):
+        mark = mark_of(entry.metadata) if ident else None
+        is_other = mark is not None and mark.step != FENCE and mark.ident != ident
+        if is_other or _is_of_others(entry):
             found.append(f"version {entry.version} ({entry.operation})")
     return found
 
@@ -104,7 +108,7 @@ def fence(table: TableLog, by: Committer) -> Tip | None:
         if tip is None:
             return None
         mark = mark_of(tip.said)
-        if mark is not None and (mark.ident, mark.step) == (by.ident, FENCE):
+        if _holds(mark, by):
             return tip
         made = by.made(
             table,
@@ -112,6 +116,37 @@ def fence(table: TableLog, by: Committer) -> Tip | None:
             tip.reached,
             facts_of(tip),
             Mark(ident=by.ident, step=FENCE, before=newest),
+        )
+        same = TableState(version=newest)
+        table.commit(newest + 1, made.lines(same, same))
+    raise _busy(table)
+
+
+def _holds(mark: Mark | None, by: Committer) -> bool:
+    """Whether a chain's newest commit is this deploy's fence or prepare."""
+    return mark is not None and mark.ident == by.ident and mark.step in (FENCE, PREPARE)
+
+
+def prepare(table: TableLog, by: Committer) -> bool:
+    """Let no run of any file start until the swap of all tables, or its rollback, is finished: it
+    would write into tables of which one is new and the other old. The swap's: after its fence;
+    False if the chain has moved since. The rollback's: it stops the run of the new file, too."""
+    for _ in range(ATTEMPTS):
+        tip, newest = table.tip()
+        step, mark = newest_step(table, reads_back=True), mark_of(tip.said) if tip else None
+        if tip is None or (mark and _holds(mark, by) and mark.step == PREPARE):
+            return True
+        takes_back = step is not None and (step.ident, step.step) == (by.ident, SWAP)
+        if not takes_back and not _holds(mark, by):
+            return False
+        # A rollback restores the version before the swap, not the one before this commit.
+        before, shadow = (step.before, step.shadow) if step and takes_back else (newest, -1)
+        made = by.made(
+            table,
+            "DEPLOY PREPARE",
+            tip.reached,
+            facts_of(tip),
+            Mark(ident=by.ident, step=PREPARE, before=before, shadow=shadow),
         )
         same = TableState(version=newest)
         table.commit(newest + 1, made.lines(same, same))
@@ -148,9 +183,9 @@ def swap(live: TableLog, shadow: TableLog, want: Wanted, by: Committer) -> int |
     for _ in range(ATTEMPTS):
         tip, newest = live.tip()
         mark = mark_of(tip.said) if tip else None
-        if tip and (mark is None or (mark.ident, mark.step) != (by.ident, FENCE)):
+        if tip and not _holds(mark, by):
             return None
-        if want.since >= 0 and (changes := changes_of_others(live, want.since)):
+        if want.since >= 0 and (changes := changes_of_others(live, want.since, by.ident)):
             raise RunError(
                 f"{live.path}: others changed rows since the comparison: {', '.join(changes)}; "
                 "nothing was swapped here: repeat the command, which compares again"

@@ -18,9 +18,10 @@ DEPLOY = "deploy"
 DEPLOYED = "deployed"
 """The fact of each later commit: the newest swap or rollback, so that no log has to be read back to
 it."""
-SWAP, ROLLBACK, FENCE = "swap", "rollback", "fence"
+SWAP, ROLLBACK, FENCE, PREPARE = "swap", "rollback", "fence", "prepare"
 """The steps. A fence changes no row and no offset: a running query finds that another run has
-committed, and stops."""
+committed, and stops. After a prepare no run starts, neither of the old file nor of the new one,
+until all tables of the pipeline are swapped or taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,12 @@ def is_deployed(tip: object) -> bool:
 def replaced_by_deploy(said: Mapping[str, Any], own: str, file: str, sink: str) -> str:
     """Why a file may not continue a table; "" if it may. `own`: the fingerprint of its sink."""
     mark = mark_of(said, DEPLOYED)
+    if mark is not None and mark.step == PREPARE:
+        return (
+            f"sink `{sink}`: a deploy ({mark.ident}) is in the middle of its swap: repeat "
+            "`josefine pipeline deploy NEW.yaml --against OLD.yaml --swap`, or take it back with "
+            "--rollback"
+        )
     if mark is None or mark.replaced != own:
         return ""
     there = "OLD.yaml" if mark.step == ROLLBACK else "NEW.yaml"

@@ -156,7 +156,7 @@ def test_an_abort_removes_shadows_but_not_those_of_a_swap_that_is_not_finished(c
     assert not shadow.exists()
 
     case.swapped()
-    with pytest.raises(RunError, match="swapped already: sink `lake`; --swap swaps the others"):
+    with pytest.raises(RunError, match="the swap has begun: sink `lake`; --swap finishes it"):
         made.abort()
     made.take_back()
     made.abort()

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.base.errors import RunError
-from pipelines.deploy.swap import Wanted, fence, newest_step, rollback, swap
-from pipelines.exactly_once.deployed import DEPLOYED, mark_of
+from pipelines.deploy.swap import Wanted, fence, newest_step, prepare, rollback, swap
+from pipelines.exactly_once.deployed import DEPLOYED, mark_of, replaced_by_deploy
 from tests.unit.pipelines.deploy.chained import IDS, P, append, committer, filled, log_at, rows
 
 WANT = Wanted(end=None, facts={}, since=0, replaced="old-print")
@@ -217,3 +217,52 @@ def test_a_version_that_another_writer_took_is_not_overwritten(tables):
     assert not log_at(live).commit(2, "{}\n")
     assert (live / "_delta_log" / f"{2:020d}.json").read_text() == text
     assert not list((live / "_delta_log").glob(".*.tmp"))
+
+
+def starts(live: Path) -> bool:
+    """Whether some file may continue the table."""
+    tip, _ = log_at(live).tip()
+    return all(replaced_by_deploy(tip.said, own, "f", "lake") == "" for own in ("a", "b"))
+
+
+def test_between_the_first_and_the_last_table_of_a_swap_no_run_starts(tables):
+    live, shadow = tables
+    assert not prepare(log_at(live), committer())  # not fenced
+    fence(log_at(live), committer())
+    assert prepare(log_at(live), committer())
+    assert prepare(log_at(live), committer())  # repeated after a kill
+    assert not starts(live)
+
+    assert swap(log_at(live), log_at(shadow), WANT, committer()) is not None
+    assert starts(live)
+
+
+def test_a_prepared_table_is_taken_back_with_its_rows(tables):
+    live, _ = tables
+    fence(log_at(live), committer())
+    prepare(log_at(live), committer())
+
+    assert rollback(log_at(live), "new-print", committer()) is not None
+    assert starts(live)
+    assert rows(live) == [(n, "old") for n in range(30)]
+
+
+def test_a_prepared_rollback_restores_the_rows_of_before_the_swap(tables):
+    live, shadow = tables
+    swapped(live, shadow)
+    append(live, range(30, 45), "new")
+    assert prepare(log_at(live), committer())
+    assert not starts(live)
+
+    assert rollback(log_at(live), "new-print", committer()) is not None
+    assert rows(live) == [(n, "old") for n in range(30)]
+    assert log_at(live).tip()[0].reached.ends == {P: 30}
+
+
+def test_another_deploy_meanwhile_prevents_the_swap(tables):
+    live, shadow = tables
+    assert swapped(live, shadow) is not None
+    fence(log_at(live), committer("d2"))
+
+    with pytest.raises(RunError, match=r"others changed rows.*version 4 \(DEPLOY SWAP\)"):
+        swap(log_at(live), log_at(shadow), WANT, committer("d2"))

@@ -10,6 +10,7 @@ from pipelines.exactly_once.deployed import (
     DEPLOY,
     DEPLOYED,
     FENCE,
+    PREPARE,
     ROLLBACK,
     SWAP,
     Mark,
@@ -57,6 +58,9 @@ def test_the_file_whose_rows_were_replaced_is_refused_with_its_way_back():
     assert "deploy new.yaml --against" in replaced_by_deploy(after_rollback, "new", "new.yaml", "s")
     assert replaced_by_deploy(after_swap, "new", "new.yaml", "s") == ""
     assert replaced_by_deploy({}, "old", "old.yaml", "s") == ""
+    half = {DEPLOYED: mark(PREPARE).to_json()}
+    for own in ("old", "new"):
+        assert "in the middle of its swap" in replaced_by_deploy(half, own, "f.yaml", "s")
 
 
 def test_later_commits_repeat_which_deploy_was_the_newest_not_that_they_are_one():
