@@ -60,7 +60,7 @@ class TableStats:
 
     def read(self, partition: Any, oldest_ms: int, newest_ms: int, end: int) -> None:
         """Records were read that the table lacks; the partition ends at `end`. A record without a
-        timestamp says nothing of its age."""
+        timestamp has no age."""
         self._ends[partition], self._has_read = end, True
         if oldest_ms > UNKNOWN:
             known = oldest_ms if self._oldest_ms is None else self._oldest_ms
