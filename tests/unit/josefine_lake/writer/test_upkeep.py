@@ -79,7 +79,7 @@ def test_the_rows_are_written_although_the_rewrite_of_small_files_fails(
     stats = written(lake, store, 3)
 
     assert lake.found() == lake.expected()
-    assert (stats.commits, stats.upkeep_failures, stats.errors) == (3, 3, 0)
+    assert (stats.counts.commits, stats.counts.upkeep_failures, stats.counts.errors) == (3, 3, 0)
     assert stats.upkeep_problem == "no space left"
     store.fails = False
     assert written(lake, store, 1).upkeep_problem == ""
@@ -95,4 +95,4 @@ def test_a_table_is_vacuumed_with_its_topics_retention_or_never(
     stats = written(lake, store, VACUUM_COMMITS)
 
     assert store.vacuums == vacuums
-    assert stats.files_deleted == 3 * len(vacuums)
+    assert stats.counts.files_deleted == 3 * len(vacuums)
