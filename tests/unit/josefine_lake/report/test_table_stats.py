@@ -54,6 +54,7 @@ def test_a_failed_table_keeps_the_age_of_what_it_lacks() -> None:
     stats.lag.read(P, 100, 200, 2)
     stats.failed("S3 does not answer", is_stopped=False)
     stats.started({P: 0}, {P: 2})
+    assert lag(stats, now_ms=5_000) == (2, 4_900)
     stats.lag.read(P, 100, 200, 2)
     assert lag(stats, now_ms=5_000) == (2, 4_900)
     assert (stats.counts.errors, stats.problem) == (1, "")
