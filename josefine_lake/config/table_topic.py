@@ -119,6 +119,7 @@ def described(topic: str, configs: Mapping[str, str | None]) -> TableTopic:
     made = Format(_known(found, "format", Format))
     key_format = _known(found, "key.format", KeyFormat) if found.get("key.format") else ""
     registry = found.get("schema.registry", "")
+    # A key that an older broker does not have is absent: the defaults here are the broker's.
     retention_ms = int(found.get("deleted.file.retention.ms") or DELETED_RETENTION_MS)
     return TableTopic(
         topic=topic,

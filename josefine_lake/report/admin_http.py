@@ -36,15 +36,18 @@ Pages = Mapping[str, Callable[[], Answer]]
 
 
 def as_json(is_well: bool, body: Mapping[str, Any]) -> Answer:
+    """A page for programs and people; 503 unless all is well."""
     text = json.dumps(body, indent=1, ensure_ascii=False).encode() + b"\n"
     return Answer(_code(is_well), text, "application/json")
 
 
 def as_text(is_well: bool, sentence: str) -> Answer:
+    """A probe's page; 503 unless all is well."""
     return Answer(_code(is_well), f"{sentence}\n".encode())
 
 
 def as_metrics(text: bytes) -> Answer:
+    """The page that Prometheus scrapes."""
     return Answer(200, text, CONTENT_TYPE_LATEST)
 
 

@@ -56,18 +56,18 @@ def _add(family: Any, labels: list[str], value: float | None) -> None:
 
 def _numbers(table: TableStats, wall_ms: int) -> Numbers:
     """Each metric of one table; None: it has none now."""
-    lag_ms = table.lag_ms(wall_ms)
+    counts, lag_ms = table.counts, table.lag.age_ms(wall_ms)
     return {
-        "table_rows": table.rows,
-        "table_bytes": table.bytes,
-        "table_commits": table.commits,
-        "table_dead_letters": table.dead_letters,
-        "table_compactions": table.compactions,
-        "table_files_deleted": table.files_deleted,
-        "table_upkeep_failures": table.upkeep_failures,
-        "table_errors": table.errors,
+        "table_rows": counts.rows,
+        "table_bytes": counts.bytes,
+        "table_commits": counts.commits,
+        "table_dead_letters": counts.dead_letters,
+        "table_compactions": counts.compactions,
+        "table_files_deleted": counts.files_deleted,
+        "table_upkeep_failures": counts.upkeep_failures,
+        "table_errors": counts.errors,
         "table_lag_seconds": None if lag_ms is None else lag_ms / 1_000,
-        "table_lag_records": table.lag_records,
+        "table_lag_records": table.lag.records,
         "table_target_lag_seconds": table.target_lag_ms / 1_000,
         "table_files": table.files,
         "table_size_bytes": table.size_bytes,

@@ -19,10 +19,9 @@ UNKNOWN = -1
 
 
 @dataclass(slots=True)
-class TableStats:
-    """The values of one table since its lease came to this process. Mutable."""
+class Counts:
+    """What a process has done for a table. Mutable; numbers only grow."""
 
-    target_lag_ms: int = 0
     rows: int = 0
     bytes: int = 0
     commits: int = 0
@@ -31,6 +30,69 @@ class TableStats:
     files_deleted: int = 0
     upkeep_failures: int = 0
     errors: int = 0
+
+
+@dataclass(slots=True)
+class Lag:
+    """What a table lacks of its topic. Mutable."""
+
+    records: int | None = None
+    """Offsets; None until table and topic were compared."""
+    _oldest_ms: int | None = None
+    """The timestamp of the oldest record that the table is known to lack."""
+    _newest_ms: int = UNKNOWN
+    _has_read: bool = False
+    """Since the start; before, nobody knows the age of what the table lacks."""
+    _ends: dict[Any, int] = field(default_factory=dict)
+    _reached: dict[Any, int] = field(default_factory=dict)
+
+    def started(self, positions: ByPartition, ends: ByPartition) -> None:
+        """The table has everything below `positions`; the topic ends at `ends`."""
+        self._ends, self._reached, self._has_read = dict(ends), dict(positions), False
+        self._count()
+
+    def read(self, partition: Any, oldest_ms: int, newest_ms: int, end: int) -> None:
+        """Records were read that the table lacks; the partition ends at `end`. A record without a
+        timestamp has no age."""
+        self._ends[partition], self._has_read = end, True
+        if oldest_ms > UNKNOWN:
+            known = oldest_ms if self._oldest_ms is None else self._oldest_ms
+            self._oldest_ms = min(known, oldest_ms)
+            self._newest_ms = max(self._newest_ms, newest_ms)
+        self._count()
+
+    def committed(self, positions: ByPartition) -> None:
+        """A commit has everything below `positions`."""
+        self._reached = dict(positions)
+        # What is still to be read is, as far as anybody knows, as old as the newest one read.
+        self._oldest_ms = None if self._newest_ms == UNKNOWN else self._newest_ms
+        self._count()
+
+    def age_ms(self, wall_ms: int) -> int | None:
+        """The age of the oldest record that the table lacks; None: unknown."""
+        if self.records is None:
+            return None
+        if self.records == 0:
+            return 0
+        if self._oldest_ms is not None:
+            return max(0, wall_ms - self._oldest_ms)
+        # What was read has no row: aborted records, whose offsets the next commit passes.
+        return 0 if self._has_read else None
+
+    def _count(self) -> None:
+        ends = self._ends.items()
+        self.records = sum(max(0, end - self._reached.get(p, 0)) for p, end in ends)
+        if not self.records:
+            self._oldest_ms, self._newest_ms = None, UNKNOWN
+
+
+@dataclass(slots=True)
+class TableStats:
+    """The values of one table since its lease came to this process. Mutable."""
+
+    counts: Counts = field(default_factory=Counts)
+    lag: Lag = field(default_factory=Lag)
+    target_lag_ms: int = 0
     files: int | None = None
     size_bytes: int | None = None
     committed_ms: int | None = None
@@ -41,43 +103,19 @@ class TableStats:
     """The problem waits for a person."""
     upkeep_problem: str = ""
     """Why the last compaction or VACUUM failed; empty if it did not."""
-    lag_records: int | None = None
-    _oldest_ms: int | None = None
-    """The timestamp of the oldest record that the table is known to lack."""
-    _newest_ms: int = UNKNOWN
-    _has_read: bool = False
-    """Since the start; before, nobody knows the age of what the table lacks."""
-    _ends: dict[Any, int] = field(default_factory=dict)
-    _reached: dict[Any, int] = field(default_factory=dict)
-
-    # -- a writer's ---------------------------------------------------------------------------
 
     def started(self, positions: ByPartition, ends: ByPartition) -> None:
-        """The table has everything below `positions`; the topic ends at `ends`."""
+        """The table is written from `positions` on; the topic ends at `ends`."""
         self.problem, self.is_stopped = "", False
-        self._ends, self._reached, self._has_read = dict(ends), dict(positions), False
-        self._count()
-
-    def read(self, partition: Any, oldest_ms: int, newest_ms: int, end: int) -> None:
-        """Records were read that the table lacks; the partition ends at `end`. A record without a
-        timestamp says nothing of its age."""
-        self._ends[partition], self._has_read = end, True
-        if oldest_ms > UNKNOWN:
-            known = oldest_ms if self._oldest_ms is None else self._oldest_ms
-            self._oldest_ms = min(known, oldest_ms)
-            self._newest_ms = max(self._newest_ms, newest_ms)
-        self._count()
+        self.lag.started(positions, ends)
 
     def committed(self, rows: int, bytes_: int, positions: ByPartition, wall_ms: int) -> None:
         """A commit has everything below `positions`."""
-        self.rows += rows
-        self.bytes += bytes_
-        self.commits += 1
+        self.counts.rows += rows
+        self.counts.bytes += bytes_
+        self.counts.commits += 1
         self.committed_ms = wall_ms
-        self._reached = dict(positions)
-        # What is still to be read is, as far as anybody knows, as old as the newest one read.
-        self._oldest_ms = None if self._newest_ms == UNKNOWN else self._newest_ms
-        self._count()
+        self.lag.committed(positions)
 
     def has(self, files: int, bytes_: int) -> None:
         """The table's newest version has these files."""
@@ -85,32 +123,13 @@ class TableStats:
 
     def failed(self, problem: str, *, is_stopped: bool) -> None:
         """The table is not written until it is tried again, or a person has decided."""
-        self.errors += 1
+        self.counts.errors += 1
         self.problem, self.is_stopped = problem, is_stopped
 
     def upkeep_failed(self, problem: str) -> None:
         """The table is written all the same."""
-        self.upkeep_failures += 1
+        self.counts.upkeep_failures += 1
         self.upkeep_problem = problem
-
-    def _count(self) -> None:
-        ends = self._ends.items()
-        self.lag_records = sum(max(0, end - self._reached.get(p, 0)) for p, end in ends)
-        if not self.lag_records:
-            self._oldest_ms, self._newest_ms = None, UNKNOWN
-
-    # -- a scrape's ---------------------------------------------------------------------------
-
-    def lag_ms(self, wall_ms: int) -> int | None:
-        """The age of the oldest record that the table lacks; None: unknown."""
-        if self.lag_records is None:
-            return None
-        if self.lag_records == 0:
-            return 0
-        if self._oldest_ms is not None:
-            return max(0, wall_ms - self._oldest_ms)
-        # What was read has no row: aborted records, whose offsets the next commit passes.
-        return 0 if self._has_read else None
 
 
 class ProcessStats:

@@ -33,14 +33,16 @@ IDLE_WAIT_MS = 2_000
 """The longest wait of a fetch when nothing is pending: a broker wakes it at the first record."""
 COMMIT_SHARE_MAX = 0.5
 """The part of the target lag that is left for the commit itself, at most."""
-EARLY_SHARE_MAX = 0.1
-"""By how much of the target lag the commits of several tables are spread: their records often come
-at the same moment, and all would be due at the same one."""
+EARLY_SHARES = (0.05, 0.15)
+"""The least and the largest part of the target lag by which a commit starts earlier: a record waits
+for its read, too, and commits of several tables are spread, because their records often come at the
+same moment, and all would be due at the same one."""
 
 
 def early_share(topic: str) -> float:
     """The part of the target lag by which this table commits earlier."""
-    return EARLY_SHARE_MAX * (zlib.crc32(topic.encode()) % 1_000) / 1_000
+    least, largest = EARLY_SHARES
+    return least + (largest - least) * (zlib.crc32(topic.encode()) % 1_000) / 1_000
 
 
 class Phase(Enum):

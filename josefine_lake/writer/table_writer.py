@@ -201,7 +201,7 @@ class TableWriter:
 
     def _take(self, state: TableState, read: Read) -> None:
         # Before they are decoded: the table lacks them also if one of them stops it.
-        self._world.stats.read(read.partition, *_times_ms(read.batches), read.end)
+        self._world.stats.lag.read(read.partition, *_times_ms(read.batches), read.end)
         for records in read.batches:
             rows, letters = self._columns.rows(records)
             if letters is not None:
@@ -280,7 +280,7 @@ class TableWriter:
             world.at("before_dead_letters")
             world.letters.commit(added, commit, LETTERS_SCHEMA, {}, _nowhere)
             self._in_letters = commit.end.ends
-            world.stats.dead_letters += file.rows
+            world.stats.counts.dead_letters += file.rows
             world.at("after_dead_letters")
         state.dead_committed(commit, wrote=bool(left))
 
@@ -293,13 +293,13 @@ class TableWriter:
                 upkeep.compact_failed(world.clock_ms())  # unless it succeeds
                 world.store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
                 upkeep.compacted()
-                world.stats.compactions += 1
+                world.stats.counts.compactions += 1
                 files, bytes_ = world.store.files_and_bytes()
             retention_ms, version = self._table.deleted_retention_ms, state.txn_version
             if retention_ms is not None and upkeep.vacuums(version, world.clock_ms()):
                 deleted, is_finished = world.store.vacuum(retention_ms, WITHIN_MS)
                 upkeep.vacuumed(world.clock_ms(), is_finished=is_finished)
-                world.stats.files_deleted += deleted
+                world.stats.counts.files_deleted += deleted
             world.stats.upkeep_problem = ""
         except (DeltaError, OSError) as error:
             # The rows are committed: the next ones must not wait for this.

@@ -28,7 +28,7 @@ def proxy(server: ObjectStore) -> Iterator[HostileStore]:
         yield proxy
 
 
-def run(broker: Any, topic: str, proxy: HostileStore, fail: str = "") -> Done:
+def run_once_in_s3(broker: Any, topic: str, proxy: HostileStore, fail: str = "") -> Done:
     named = {
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
@@ -48,12 +48,12 @@ def test_a_kill_and_a_lost_answer_lose_and_double_no_record_in_s3(
     made(broker, "events", location=lake)
     sent(broker, "events", [b"a", b"b"])
 
-    killed = run(broker, "events", proxy, fail="before_commit")
+    killed = run_once_in_s3(broker, "events", proxy, fail="before_commit")
     proxy.plan = once(Fault.LOST_ANSWER, "PUT", "/events/_delta_log/0")
-    lost = run(broker, "events", proxy)
+    lost = run_once_in_s3(broker, "events", proxy)
     proxy.plan = none
     sent(broker, "events", [b"c"])
-    done = run(broker, "events", proxy)
+    done = run_once_in_s3(broker, "events", proxy)
 
     assert (killed.code, done.code) == (-9, 0), done.err
     assert lost.code in (0, 1), lost.err

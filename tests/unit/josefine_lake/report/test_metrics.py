@@ -20,7 +20,7 @@ def test_every_metric_of_the_table_is_exported_with_its_topic() -> None:
     stats = ProcessStats()
     table = stats.table("t", 30_000)
     table.started({P: 0}, {P: 3})
-    table.read(P, 500, 900, 3)
+    table.lag.read(P, 500, 900, 3)
     table.committed(2, 77, {P: 2}, 1_500)
     table.has(4, 99)
 

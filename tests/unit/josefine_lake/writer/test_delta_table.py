@@ -65,6 +65,18 @@ def test_small_files_are_rewritten_between_two_commits_of_the_chain(tmp_path: Pa
     assert (found.txn_version, found.reached.ends) == (4, {TP: 4})
 
 
+def test_the_files_after_each_commit_are_those_of_the_newest_version(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    for number in (1, 2, 3):
+        commit(table, number)
+        assert table.files_and_bytes()[0] == number
+
+    DeltaTable(str(tmp_path / "t")).optimize.compact()
+    assert table.files_and_bytes()[0] == 1
+    shutil.rmtree(tmp_path / "t")
+    assert table.files_and_bytes() == (0, 0)
+
+
 def test_a_commit_after_that_of_another_run_is_refused(tmp_path: Path) -> None:
     one, other = opened(tmp_path / "t"), opened(tmp_path / "t", "other")
     commit(one, 1)

@@ -38,7 +38,7 @@ def test_a_table_is_tried_again_after_an_error_that_nobody_expected() -> None:
     assert reports == [
         "table of topic `t`: RuntimeError: unheard of; the writer tries again",
     ]
-    assert (stats.errors > 0, stats.is_stopped) == (True, False)
+    assert (stats.counts.errors > 0, stats.is_stopped) == (True, False)
 
 
 def test_a_stopped_table_is_looked_at_again_once_a_person_may_have_resolved_it() -> None:

@@ -10,7 +10,7 @@ from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import compaction
 from josefine_lake.writer.start import Ready
 from josefine_lake.writer.state import (
-    EARLY_SHARE_MAX,
+    EARLY_SHARES,
     IDLE_WAIT_MS,
     Fetch,
     Phase,
@@ -71,8 +71,9 @@ def test_a_slow_commit_starts_earlier_but_not_before_half_of_the_target_lag() ->
 
 def test_commits_of_many_tables_are_spread_before_the_target_lag() -> None:
     shares = [early_share(f"t-{number}") for number in range(200)]
-    assert all(0 <= each < EARLY_SHARE_MAX for each in shares)
-    assert max(sum(low <= each < low + 0.01 for each in shares) for low in (0, 0.03, 0.09)) < 40
+    least, largest = EARLY_SHARES
+    assert all(least <= each <= largest for each in shares)
+    assert max(sum(low <= each < low + 0.01 for each in shares) for low in (0.05, 0.1, 0.14)) < 40
 
     table = TableTopic(topic="t", location="/t", target_lag_ms=1_000)
     ready = Ready(positions={TP: 0}, tip=None, dead=None)

@@ -207,7 +207,7 @@ def test_small_files_in_s3_are_rewritten_and_deleted(
     for _ in range(3):
         lake.send(0, GOOD)
         lake.insist()
-    assert lake.stats.compactions == 1
+    assert lake.stats.counts.compactions == 1
     assert lake.found() == lake.expected()
 
     before = server.keys(lake.bucket)

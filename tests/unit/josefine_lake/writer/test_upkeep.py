@@ -55,7 +55,7 @@ class CrowdedStore(MemoryStore):
         return 3, True
 
 
-def run(lake: Lake, store: CrowdedStore, commits: int) -> TableStats:
+def written(lake: Lake, store: CrowdedStore, commits: int) -> TableStats:
     stats = TableStats()
     for _ in range(commits):
         lake.send(0, b'{"id": 1}')
@@ -76,13 +76,13 @@ def test_the_rows_are_written_although_the_rewrite_of_small_files_fails(
     lake = Lake()
     store.table = lake.main
 
-    stats = run(lake, store, 3)
+    stats = written(lake, store, 3)
 
     assert lake.found() == lake.expected()
-    assert (stats.commits, stats.upkeep_failures, stats.errors) == (3, 3, 0)
+    assert (stats.counts.commits, stats.counts.upkeep_failures, stats.counts.errors) == (3, 3, 0)
     assert stats.upkeep_problem == "no space left"
     store.fails = False
-    assert run(lake, store, 1).upkeep_problem == ""
+    assert written(lake, store, 1).upkeep_problem == ""
 
 
 @pytest.mark.parametrize(("retention_ms", "vacuums"), [(WEEK_MS, [WEEK_MS]), (None, [])])
@@ -92,7 +92,7 @@ def test_a_table_is_vacuumed_with_its_topics_retention_or_never(
     lake = Lake(deleted_retention_ms=retention_ms)
     store.table, store.fails = lake.main, False
 
-    stats = run(lake, store, VACUUM_COMMITS)
+    stats = written(lake, store, VACUUM_COMMITS)
 
     assert store.vacuums == vacuums
-    assert stats.files_deleted == 3 * len(vacuums)
+    assert stats.counts.files_deleted == 3 * len(vacuums)
