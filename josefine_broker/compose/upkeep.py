@@ -13,9 +13,9 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.compose.settings import cleaner_settings, scrub_settings
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.archive_ends import ArchiveEnds
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
-from josefine_broker.engine.replicas.archive_ends import ArchiveEnds
 from josefine_broker.engine.replicas.archive_reads import ArchiveReads
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.repairing import Repairs

@@ -7,13 +7,13 @@ import pytest
 from josefine_broker.base.archive_note import ARCHIVE_GROUP, ArchiveNote
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.coordinators.archive_ends import TABLES_GROUP, ArchiveEnds
 from josefine_broker.engine.coordinators.offsets_topic import store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.partition.archived_end import FRESH_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
-from josefine_broker.engine.replicas.archive_ends import TABLES_GROUP, ArchiveEnds
 from josefine_broker.engine.replicas.archive_reads import (
     PAUSE_MS,
     ArchiveAnswer,
