@@ -97,8 +97,8 @@ def _always(where: str, topics: list[str], lag_ms: int) -> None:
     import select
     import threading
 
-    from josefine_lake.archive.process import ArchiveProcess
-    from josefine_lake.writer.process import Wanted
+    from josefine_lake.archive.process import archives
+    from josefine_lake.writer.process import Process, Wanted
 
     ended = threading.Event()
     with StopSignals() as signals:
@@ -113,8 +113,8 @@ def _always(where: str, topics: list[str], lag_ms: int) -> None:
         def open_client() -> BlockingClient:
             return BlockingClient(where, client_id="josefine-archive", security=security)
 
-        wanted = Wanted(topics=tuple(topics), env=os.environ)
-        ArchiveProcess(wanted, open_client, note, lag_ms).run(ended)
+        wanted = Wanted(topics=tuple(topics), env=os.environ, service=archives(lag_ms))
+        Process(wanted, open_client, note).run(ended)
     if signals.number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 

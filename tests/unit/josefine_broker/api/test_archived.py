@@ -211,7 +211,6 @@ class Kept:
         self.world, _ = archived_world(local_retention_ms="0", segment_records="1", **more)
         self.world.create(OFFSETS_TOPIC)
         self.ends = ArchiveEnds(self.world.ctx)
-        self.world.hosting.archived_end = lambda tp: self.ends.bound(tp).end
         self.topic_id = str(self.world.ctx.image.topics["orders"].topic_id)
 
     def commit(self, offset: int, metadata: str, group: str = ARCHIVE_GROUP) -> None:
@@ -230,7 +229,7 @@ class Kept:
 
     def start_after_retention(self) -> int:
         self.world.advance(10)
-        for _ in self.world.hosting.apply_retention():
+        for _ in self.world.hosting.apply_retention(lambda tp: self.ends.bound(tp).end):
             pass
         return self.world.ctx.hosted.partitions[TP].log.log_start_offset
 
