@@ -76,6 +76,7 @@ def run(
         raise UsageError(f"--trust {trust}: expected neither or archive")
     if trust == "archive" and not (topics and len(topics) == 1 and once):
         raise UsageError("--trust archive is for one --topic, with --once: read its verdict first")
+    # Before anything is opened: a writer with a wrong option must not start.
     lag_ms = duration_ms(target_lag)
     if not lag_ms:
         raise UsageError(f"--target-lag {target_lag}: expected a time such as {FORMS}")
@@ -231,7 +232,7 @@ def serve(
     security = configured_security(os.environ, where)
     ended = threading.Event()
     with StopSignals() as signals:
-
+        # The listener has threads of its own; this one turns a signal into their event.
         def wait() -> None:
             select.select([signals.descriptor], [], [])
             ended.set()
@@ -280,6 +281,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
             for p in s.partitions
         ],
     )  # fmt: skip
+    # A verdict is a paragraph with its commands: too long for a column.
     for each in states:
         print(f"{each.topic}: {each.files} files, {each.bytes} bytes in {each.location}")
         if each.stopped:
