@@ -385,7 +385,6 @@ class Node:
         broker, failed = self.config.broker, FailedLogs(hosting.files)
         return (
             Duty("flush", FLUSH_CHECK_MS, hosting.flush_due),
-            Duty("retention", self.config.log.retention_check_interval_ms, hosting.apply_retention),
             *upkeep.duties(),
             Duty("high watermarks", HIGH_WATERMARK_CHECK_MS, hosting.checkpoint_high_watermarks),
             Duty("storage", STORAGE_CHECK_MS, lambda: look_at_storage(ctx, broker, failed)),
@@ -427,7 +426,7 @@ class Node:
         register_server_metrics(self._metrics, server, ticker)
         register_cleaner_metrics(self._metrics, upkeep.cleaner)
         register_healing_metrics(self._metrics, upkeep.damaged, upkeep.repairs, upkeep.scrub)
-        register_archive_metrics(self._metrics, upkeep.archives)
+        register_archive_metrics(self._metrics, upkeep.archives.ends)
         register_cluster_metrics(self._metrics, engine, replicator.lag)
         register_group_metrics(self._metrics, ctx)
         register_client_metrics(self._metrics, ctx)
@@ -441,7 +440,7 @@ class Node:
             self._metrics,
             health_checks(
                 *(broker, server, self.config.broker, manager),
-                *(upkeep.cleaner, upkeep.repairs, upkeep.archives),
+                *(upkeep.cleaner, upkeep.repairs, upkeep.archives.ends),
             ),
             lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
             {

@@ -10,13 +10,12 @@ from functools import partial
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Clock
+from josefine_broker.compose.archives import Archives
 from josefine_broker.compose.settings import cleaner_settings, scrub_settings
 from josefine_broker.config.broker_config import BrokerConfig
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
-from josefine_broker.engine.replicas.archive_ends import ArchiveEnds
-from josefine_broker.engine.replicas.archive_reads import ArchiveReads
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
@@ -24,7 +23,6 @@ from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.host.net.admin_http import Page
-from josefine_broker.host.peers.archive_client import ArchiveClient
 from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.host.ticker import Duty
 from josefine_broker.host.worker import Worker
@@ -77,13 +75,10 @@ class Upkeep:
 
         self.catch_ups = CatchUps(ctx, take_role)
         self.repairs = Repairs(ctx, hosting.damaged, repairing.submit, take_role)
-        self._ctx, self.archives = ctx, ArchiveEnds(ctx)
-        hosting.archived_end = lambda tp: self.archives.bound(tp).end
-        self._manager, self._clock = manager, clock
-        self._archive_client: ArchiveClient | None = None
-        if (port := config.log.archive_reader_port) is not None:
-            client = self._archive_client = ArchiveClient(port, clock)
-            ctx.ports.archive = ArchiveReads(ctx, client.ask, client.ask_time)
+        self.archives = Archives(ctx, manager, clock, config.log.archive_reader_port)
+        retention = partial(hosting.apply_retention, self.archives.end)
+        interval_ms = config.log.retention_check_interval_ms
+        self._retention = Duty("retention", interval_ms, retention)
         self._healing = Healing(ctx, hosting.damaged, self.scrub, self.repairs)
 
     def duties(self) -> tuple[Duty, ...]:
@@ -92,20 +87,10 @@ class Upkeep:
             Duty("cleaner", CLEANER_CHECK_MS, self.cleaner.step),
             Duty("scrub", SCRUB_CHECK_MS, self.scrub.step),
             Duty("repairs", REPAIR_CHECK_MS, self._repair),
-            Duty("archives", ARCHIVE_CHECK_MS, self._look_at_archives),
+            self._retention,
+            Duty("archives", ARCHIVE_CHECK_MS, self.archives.step),
             Duty("catch_ups", REPAIR_CHECK_MS, self.catch_ups.step),
         )
-
-    def _look_at_archives(self) -> None:
-        self.archives.step()
-        self.archives.look(self._held_bytes)
-
-    def _held_bytes(self, tp: TopicPartition) -> int:
-        """The bytes that retention would delete if no archive had to be waited for."""
-        log, hosted = self._manager.get(tp), self._ctx.hosted.partitions.get(tp)
-        if log is None or hosted is None:
-            return 0
-        return log.held_bytes(self._clock.now_ms(), hosted.partition.high_watermark)
 
     def _repair(self) -> None:
         self.repairs.step()
@@ -123,8 +108,7 @@ class Upkeep:
 
     async def stop(self) -> None:
         """End the running work, and store how far the scrub has come."""
-        if self._archive_client is not None:
-            await self._archive_client.stop()
+        await self.archives.stop()
         for worker in self._workers:
             await worker.stop()
         self.scrub.store()

@@ -195,7 +195,7 @@ class Ports:
     Written by `node.py`."""
     archive: ArchivePort | None = None
     """None: nothing below the local log start can be read. Written by
-    `compose/upkeep.py`."""
+    `compose/archives.py`."""
     forward: ForwardPort | None = None
     """None: no other broker can be reached. Written by `node.py`: it reads addresses in the image.
     """

@@ -48,6 +48,8 @@ NEW_STORED_MS = 1_000
 """A newly written partition is listed in the high watermark checkpoint within about this time:
 until then, the loss of its directory would look like a directory that never existed."""
 
+ArchivedEnd = Callable[[TopicPartition], int]
+
 log = logging.getLogger(__name__)
 
 
@@ -93,8 +95,6 @@ class Hosting:
         """The image knows this process, and its partitions are open."""
         self._stored = _Stored(0, 0)
         self.damaged = DamagedLogs()
-        self.archived_end: Callable[[TopicPartition], int] = lambda _: 0
-        """Of an archived topic's partition. Written by `compose/upkeep.py`."""
 
     def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
         """Recover the logs that are about to be opened, on the caller's thread: after a crash this
@@ -455,10 +455,10 @@ class Hosting:
         if is_behind and self._clock.monotonic_ms() >= self._stored.at_ms + NEW_STORED_MS:
             self.checkpoint_high_watermarks()
 
-    def apply_retention(self) -> Iterator[object]:
-        """Periodic, in steps."""
-        removed = 0
-        for count in self._manager.apply_retention(self._clock.now_ms(), self._deletable_end):
+    def apply_retention(self, archived_end: ArchivedEnd = lambda tp: 0) -> Iterator[object]:
+        """Periodic, in steps. `archived_end`: how far it may go in an archived topic."""
+        removed, may_go = 0, partial(self._deletable_end, archived_end)
+        for count in self._manager.apply_retention(self._clock.now_ms(), may_go):
             removed += count
             yield None
         if removed:
@@ -482,11 +482,11 @@ class Hosting:
         self._manager.close(self._snapshot, broker_epoch)
         self._hosted.clear()
 
-    def _deletable_end(self, tp: TopicPartition) -> int:
+    def _deletable_end(self, archived_end: ArchivedEnd, tp: TopicPartition) -> int:
         """The end of what retention may delete: of an archived topic, what its archive has."""
         partition, its_log = self._hosted[tp]
         end = partition.high_watermark
-        return min(end, self.archived_end(tp)) if its_log.config.archived else end
+        return min(end, archived_end(tp)) if its_log.config.archived else end
 
     def _snapshot(self, tp: TopicPartition) -> bytes:
         """The producers' state, with the current epochs kept: a replay starts after both."""

@@ -11,9 +11,9 @@ from josefine_broker.engine.broker import Broker
 from josefine_broker.engine.cluster.enrolment import Place
 from josefine_broker.engine.cluster.status_text import leaving
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.archive_ends import ArchiveEnds
 from josefine_broker.engine.coordinators.loading import Loading
 from josefine_broker.engine.metadata.log_completeness import Completeness
-from josefine_broker.engine.replicas.archive_ends import ArchiveEnds
 from josefine_broker.engine.replicas.repairing import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager

@@ -76,6 +76,7 @@ def run(
         raise UsageError(f"--trust {trust}: expected neither or archive")
     if trust == "archive" and not (topics and len(topics) == 1 and once):
         raise UsageError("--trust archive is for one --topic, with --once: read its verdict first")
+    # Before anything is opened: a writer with a wrong option must not start.
     lag_ms = duration_ms(target_lag)
     if not lag_ms:
         raise UsageError(f"--target-lag {target_lag}: expected a time such as {FORMS}")
@@ -97,8 +98,8 @@ def _always(where: str, topics: list[str], lag_ms: int) -> None:
     import select
     import threading
 
-    from josefine_lake.archive.process import ArchiveProcess
-    from josefine_lake.writer.process import Wanted
+    from josefine_lake.archive.process import archives
+    from josefine_lake.writer.process import Process, Wanted
 
     ended = threading.Event()
     with StopSignals() as signals:
@@ -113,8 +114,8 @@ def _always(where: str, topics: list[str], lag_ms: int) -> None:
         def open_client() -> BlockingClient:
             return BlockingClient(where, client_id="josefine-archive", security=security)
 
-        wanted = Wanted(topics=tuple(topics), env=os.environ)
-        ArchiveProcess(wanted, open_client, note, lag_ms).run(ended)
+        wanted = Wanted(topics=tuple(topics), env=os.environ, service=archives(lag_ms))
+        Process(wanted, open_client, note).run(ended)
     if signals.number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 
@@ -231,7 +232,7 @@ def serve(
     security = configured_security(os.environ, where)
     ended = threading.Event()
     with StopSignals() as signals:
-
+        # The listener has threads of its own; this one turns a signal into their event.
         def wait() -> None:
             select.select([signals.descriptor], [], [])
             ended.set()
@@ -280,6 +281,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
             for p in s.partitions
         ],
     )  # fmt: skip
+    # A verdict is a paragraph with its commands: too long for a column.
     for each in states:
         print(f"{each.topic}: {each.files} files, {each.bytes} bytes in {each.location}")
         if each.stopped:

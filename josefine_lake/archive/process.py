@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive.config import LEASES, parser
 from josefine_lake.archive.writer import archive_writer
-from josefine_lake.writer.process import Process, Report, TableThread, Wanted
+from josefine_lake.writer.process import Service, TableThread
 
 
 class ArchiveThread(TableThread):
-    """The thread of one archive."""
+    """The thread of one archive. Its writer commits the group's offsets itself."""
 
     def _write(self, client: BlockingClient) -> None:
         archive_writer(self.table, client, self._env).run(self._stopping.is_set)
 
 
-class ArchiveProcess(Process):
-    """All archives of this process. Its writers commit the group's offsets themselves."""
-
-    leases = LEASES
-    thread = ArchiveThread
-
-    def __init__(
-        self,
-        wanted: Wanted,
-        open_client: Callable[[], BlockingClient],
-        report: Report,
-        lag_ms: int,
-    ) -> None:
-        self.parse = parser(lag_ms)
-        super().__init__(wanted, open_client, report)
+def archives(lag_ms: int) -> Service:
+    """The service of `josefine archive run` with this target lag."""
+    return Service(leases=LEASES, parse=parser(lag_ms), thread=ArchiveThread)

@@ -65,6 +65,7 @@ def _one(client: BlockingClient, archive: TableTopic, env: Mapping[str, str]) ->
     archived = reached(found)
     reported = ArchiveNotes(client, archive.topic).committed()
     files, bytes_ = world.store.files_and_bytes()
+    # The reason that a start would find now comes before the last one that a writer reported.
     stopped = ""
     if isinstance(found, Unreadable | HandedOn):
         stopped = "the archive's newest commit cannot be continued: restore the archive"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltalake.exceptions import DeltaError
 
@@ -152,12 +152,23 @@ class TableThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the tables of a process are. `leases`: the group whose members are the processes;
+    `parse`: a topic's table by its configs; `thread`: the class of its threads."""
+
+    leases: str = LEASES
+    parse: Parse = table_topic
+    thread: type[TableThread] = TableThread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """`topics`: only these; empty: all table topics."""
 
     topics: tuple[str, ...]
     env: Mapping[str, str]
     session_timeout_ms: int = 10_000
+    service: Service = field(default_factory=Service)
 
     @property
     def member(self) -> MemberSettings:
@@ -172,13 +183,6 @@ class Wanted:
 class Process:
     """All tables of this process. Mutable; one thread uses it."""
 
-    leases = LEASES
-    """The group whose members are the processes."""
-    parse: Parse = staticmethod(table_topic)
-    """What a table of a topic is, by its configs."""
-    thread: type[TableThread] = TableThread
-    """The class of its threads."""
-
     def __init__(
         self,
         wanted: Wanted,
@@ -191,7 +195,7 @@ class Process:
         self._open_client = open_client
         self._report = report
         self._client = open_client()
-        self._member = Membership(self.leases, (), wanted.member)
+        self._member = Membership(wanted.service.leases, (), wanted.member)
         self._found = Discovered()
         self._joined: dict[str, int] = {}
         """Table topic → number of partitions when the group was last joined."""
@@ -244,7 +248,7 @@ class Process:
         """Discover table topics."""
         reads_all = now_ms >= self._due_ms["configs"]
         known = None if reads_all else self._found
-        found = discover(self._client, self._wanted.topics, known, self.parse)
+        found = discover(self._client, self._wanted.topics, known, self._wanted.service.parse)
         if reads_all:
             self._due_ms["configs"] = now_ms + CONFIGS_MS
         for topic, what in found.wrong.items():
@@ -285,7 +289,7 @@ class Process:
                 self._stats.remove(topic)
         for topic, table in wanted.items():
             if topic not in self._threads:
-                self._threads[topic] = self.thread(
+                self._threads[topic] = self._wanted.service.thread(
                     table,
                     self._open_client,
                     self._wanted.env,

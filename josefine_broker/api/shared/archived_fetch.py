@@ -20,8 +20,8 @@ def read(
     ctx: Context, hosted: HostedPartition, part: FetchPartition, room: int, at_least_one: bool
 ) -> tuple[FetchPartitionResponse | None, int, FetchPartition]:
     """One partition's answer from its archive and its bytes, none before the records have come.
-    Without an answer the reader is to continue in the log, at the offset of the returned partition. Raises
-    KafkaError."""
+    Without an answer the reader is to continue in the log, at the offset of the returned
+    partition. Raises KafkaError."""
     assert ctx.ports.archive is not None
     partition, start = hosted.partition, hosted.log.log_start_offset
     bytes_max = min(part.max_bytes, room)

@@ -4,16 +4,18 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.api.shared.archived_fetch import is_below
 from josefine_broker.base.archive_note import ARCHIVE_GROUP, ArchiveNote
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.compose.archives import Archives
+from josefine_broker.engine.coordinators.archive_ends import TABLES_GROUP, ArchiveEnds
 from josefine_broker.engine.coordinators.offsets_topic import store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.partition.archived_end import FRESH_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
-from josefine_broker.engine.replicas.archive_ends import TABLES_GROUP, ArchiveEnds
 from josefine_broker.engine.replicas.archive_reads import (
     PAUSE_MS,
     ArchiveAnswer,
@@ -22,6 +24,7 @@ from josefine_broker.engine.replicas.archive_reads import (
     TimeQuestion,
 )
 from josefine_broker.wire.entities import delete_records, list_offsets, offset_fetch
+from josefine_broker.wire.fetch import FetchPartition
 from tests.unit.josefine_broker.api.world import World, batch_of, values_in
 
 TP = TopicPartition("orders", 0)
@@ -68,6 +71,19 @@ def archived_world(**more: str) -> tuple[World, Reader]:
 
 def archived(*offsets: int) -> bytes:
     return b"".join(batch_of(b"%d" % at, base_offset=at) for at in offsets)
+
+
+def test_only_offsets_below_the_local_start_are_archived() -> None:
+    world, _ = archived_world()
+    hosted = world.ctx.hosted.partitions[TP]
+
+    found = {at: is_below(world.ctx, hosted, part_at(at)) for at in (-1, 0, LOCAL - 1, LOCAL)}
+
+    assert found == {-1: False, 0: True, LOCAL - 1: True, LOCAL: False}
+
+
+def part_at(offset: int) -> FetchPartition:
+    return FetchPartition(0, -1, offset, -1, -1, 1)
 
 
 def waiting(world: World, offset: int, **more: Any) -> Parked:
@@ -210,8 +226,8 @@ class Kept:
     def __init__(self, **more: str) -> None:
         self.world, _ = archived_world(local_retention_ms="0", segment_records="1", **more)
         self.world.create(OFFSETS_TOPIC)
-        self.ends = ArchiveEnds(self.world.ctx)
-        self.world.hosting.archived_end = lambda tp: self.ends.bound(tp).end
+        self.archives = Archives(self.world.ctx, self.world.manager, self.world.clock, None)
+        self.ends = self.archives.ends
         self.topic_id = str(self.world.ctx.image.topics["orders"].topic_id)
 
     def commit(self, offset: int, metadata: str, group: str = ARCHIVE_GROUP) -> None:
@@ -230,7 +246,7 @@ class Kept:
 
     def start_after_retention(self) -> int:
         self.world.advance(10)
-        for _ in self.world.hosting.apply_retention():
+        for _ in self.world.hosting.apply_retention(self.archives.end):
             pass
         return self.world.ctx.hosted.partitions[TP].log.log_start_offset
 
@@ -289,9 +305,9 @@ def test_each_reason_is_reported_once() -> None:
     told: list[str] = []
     kept.world.ctx.ports.tell = lambda message, **fields: told.append(str(fields["reason"]))
 
+    kept.world.advance(10)
     for _ in range(3):
-        kept.ends.step()
-        kept.ends.look(lambda tp: 100)
+        kept.archives.step()
     kept.look(5, 1, stopped="dropped")
     kept.ends.look(lambda tp: 100)
 

@@ -85,7 +85,9 @@ def discovering(monkeypatch: pytest.MonkeyPatch) -> tuple[Process, FakeClient, d
     """A process, its client, and the partition counts of the table topics that it discovers."""
     counts: dict[str, int] = {}
 
-    def discovered(client: Any, wanted: Any, known: Discovered | None) -> Discovered:
+    def discovered(
+        client: Any, wanted: Any, known: Discovered | None, parse: object = None
+    ) -> Discovered:
         tables = {t: TableTopic(topic=t, location="/t") for t in counts}
         return Discovered(tables=tables, counts=dict(counts))
 

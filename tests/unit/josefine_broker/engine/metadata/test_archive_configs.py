@@ -3,6 +3,8 @@
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.metadata.archive_configs import archive_contradiction
+from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.engine.metadata.topic_config import (
     TopicSettings,
     check_configs,
@@ -62,6 +64,12 @@ def test_what_contradicts_an_archive_is_refused(changed: dict[str, str], why: st
         check_configs({**ARCHIVED, **changed}.items(), DEFAULTS)
 
     assert error.value.code is ErrorCode.invalid_config
+
+
+def test_nothing_is_wrong_without_an_archive() -> None:
+    log = LogConfig(cleanup_policy=frozenset({"compact"}), local_retention_ms=-1)
+
+    assert not archive_contradiction(log, {"remote.log.copy.disable": "true"}, "/lake/orders")
 
 
 def test_configs_are_described_as_they_were_set() -> None:
