@@ -73,6 +73,7 @@ def sql(
     josefine sql "select customer, sum(amount) from orders group by all"
     josefine sql 'select count(*) from "web.clicks-v2"' --format json
     """
+    # Before the imports below: a bare installation has none of these packages.
     need("josefine sql", *PACKAGES)
     from josefine_lake.query.answer import answering
     from josefine_lake.query.brokers import Cluster

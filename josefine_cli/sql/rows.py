@@ -2,8 +2,8 @@
 
 Rules: DuckDB writes numbers and times itself, so decimals have all digits and times their zone;
 NULL differs from each text: in a table the text NULL has quotes, in CSV NULL is empty and an
-empty text is `""`. In JSON decimals are numbers with all digits, and bytes that are no text are base64 in
-`NAME_base64`.
+empty text is `""`. In JSON decimals are numbers with all digits, and bytes that are no text are
+base64 in `NAME_base64`.
 """
 
 from __future__ import annotations

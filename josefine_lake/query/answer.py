@@ -82,6 +82,7 @@ def answering(
         for topic, name in sorted({topic: name for name, topic in topics.items()}.items()):
             sides.append(_side(brokers, topic, name, options.tail, versions, env))
         at("tables")
+        # After the tables, so that no table has a record beyond these ends.
         readers = {each.name: brokers.reader(each.table.topic) for each in sides}
         looked = {each.name: readers[each.name].look() for each in sides if each.reads_log}
         stable: dict[str, ByPartition] = {
@@ -140,6 +141,7 @@ def _side(
         if not reads_log:
             raise QueryError(f"topic '{topic}' has no table (no josefine.table.location)")
         return _Side(name=name, table=table, found=None, committed={}, reads_log=True)
+    # Before the table: the writer stores them after its commit, so they are not ahead of it.
     committed = brokers.committed(topic) if reads_log else {}
     try:
         folder = Folders({}, env).open(table.location)
@@ -215,6 +217,7 @@ def _both(
         others=() if found is None else found.others,
         committed={p: at for p, at in side.committed.items() if p in topic.bounds},
     )
+    # By the writer's own rules: what it would refuse to continue has no exact answer either.
     plan = tail_of(side.table, sides, stable)
     columns, rows = _rows(side, log, topic.id, plan, budget, env)
     _view(engine, number, side, columns, rows)
@@ -242,6 +245,7 @@ def _view(engine: Engine, number: int, side: _Side, columns: Columns, log: TailR
         schema = relations.merged(table.topic, found.schema, columns.schema)
         engine.add(rows, found.dataset(schema))
     check_names(table.topic, schema.names)
+    # Each case has a view of its own, so that the optimizer sees no more than there is.
     if not upserts:
         engine.add(changes, _cast(log.rows, schema))
         if found is None:

@@ -117,6 +117,7 @@ def snapshot(table: TableTopic, folder: TableFolder, version: int | None) -> Sna
         raise QueryError(_unreadable(table, mapped))
     has_counts = "num_records" in actions.column_names
     counts = actions["num_records"].to_pylist() if has_counts else [None] * actions.num_rows
+    # The writer may have committed since: the chain is read as it was at this version.
     files = _UpTo(folder.files, at)
     own = DeltaLogReader(files, folder.path, table.chain.app_id)
     found, _ = own.last_tip()

@@ -1,17 +1,16 @@
-"""Queries over a large table and a log: seconds, processor time and memory of `josefine sql`.
+"""Queries over a large table and a log: seconds, processor time and memory.
 
 `python -m tests.bench.sql_bench [MILLIONS] [LOG_THOUSANDS]` starts a broker, makes a table topic
 with so many rows in its table (by delta-rs, files of 500,000 rows) and so many records in its log,
-and runs each statement as a process of its own. Times are those of the process less those of a
-query of one record, so loading Arrow, numba and DuckDB does not count. The last line is of a log
-without a table.
+and runs each statement in this process: the least of three runs, after one that loads Arrow, numba
+and DuckDB. The last line is of a log without a table.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
+import resource
 import sys
 import tempfile
 import time
@@ -25,8 +24,11 @@ from deltalake import write_deltalake
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from josefine_broker.records.builder import Record, build_batch
+from josefine_lake.query.answer import answering
+from josefine_lake.query.brokers import Cluster
+from josefine_lake.query.plan import Options
+from josefine_lake.writer.data_file import use_little_memory
 from tests.support.broker import BrokerProcess
-from tests.support.cli import COMMAND, environment
 
 SCHEMA = "id BIGINT, customer STRING, country STRING, amount DOUBLE, created TIMESTAMP"
 FILE_ROWS = 500_000
@@ -42,9 +44,8 @@ STATEMENTS = (
 
 
 class Run(NamedTuple):
-    wall_s: float
     cpu_s: float
-    rss_mb: float
+    wall_s: float
 
 
 def main() -> None:
@@ -54,46 +55,55 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         BrokerProcess(Path(folder) / "broker") as broker,
+        BlockingClient(broker.bootstrap) as client,
     ):
+        use_little_memory(os.environ)
         place = f"{folder}/orders"
-        make_topic(broker, "orders", place)
-        make_topic(broker, "tail", "")
-        make_topic(broker, "one", "")
+        make_topic(client, "orders", place)
+        make_topic(client, "tail", "")
+        size = fill(client, "tail", thousands * 1_000)
+        run(client, "select count(*), sum(amount) from tail", tail=True)
+        cpu_s, wall_s = run(client, "select count(*), sum(amount) from tail", tail=True)
+        count = thousands * 1_000
+        print(
+            f"log without a table: {count:,} records of {size // count} bytes,"
+            f" {count / cpu_s:,.0f} rows/s per core, {count / wall_s:,.0f} rows/s, {memory()}",
+            flush=True,
+        )
         for first in range(0, millions * 1_000_000, FILE_ROWS):
             write_deltalake(place, table_rows(first), mode="append")
-        size = fill(broker, "orders", thousands * 1_000)
-        fill(broker, "tail", thousands * 1_000)
-        fill(broker, "one", 1)
-        idle = min((run(broker, "select sum(id) from one") for _ in range(3)), key=by_cpu)
-        print(f"one record: {idle.wall_s:.2f} s, {idle.cpu_s:.2f} s of processor time")
-        for words in (("--no-tail",), ()):
-            print(f"table of {millions} M rows, {'alone' if words else 'and its log'}:")
+        fill(client, "orders", count)
+        print(f"{memory()} after the table was made")
+        for tail in (False, True):
+            print(f"table of {millions} M rows, {'and its log' if tail else 'alone'}:")
             for statement in STATEMENTS:
-                runs = [run(broker, statement, *words) for _ in range(3)]
-                report(statement, min(runs, key=by_cpu), idle)
-        runs = [run(broker, "select count(*), sum(amount) from tail") for _ in range(3)]
-        found = min(runs, key=by_cpu)
-        cpu_s, wall_s = found.cpu_s - idle.cpu_s, found.wall_s - idle.wall_s
-        print(
-            f"log alone: {thousands} k records of {size // (thousands * 1_000)} bytes,"
-            f" {thousands * 1_000 / cpu_s:,.0f} rows/s per core,"
-            f" {thousands * 1_000 / wall_s:,.0f} rows/s, RSS {found.rss_mb:.0f} MB"
-        )
+                cpu_s, wall_s = run(client, statement, tail=tail)
+                print(
+                    f"  {statement}: {wall_s:.2f} s, {cpu_s:.2f} s of processor time, {memory()}",
+                    flush=True,
+                )
 
 
-def by_cpu(found: Run) -> float:
-    return found.cpu_s
+def memory() -> str:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return f"RSS at most {peak:.0f} MB"
 
 
-def report(statement: str, found: Run, idle: Run) -> None:
-    """Print one line."""
-    print(
-        f"  {statement}: {found.wall_s - idle.wall_s:.2f} s, {found.cpu_s - idle.cpu_s:.2f} s of"
-        f" processor time, RSS {found.rss_mb:.0f} MB"
-    )
+def run(client: BlockingClient, statement: str, *, tail: bool) -> Run:
+    """The least of three runs."""
+    return min(once(client, statement, tail=tail) for _ in range(3))
 
 
-def make_topic(broker: BrokerProcess, name: str, location: str) -> None:
+def once(client: BlockingClient, statement: str, *, tail: bool) -> Run:
+    """One run, with all its rows."""
+    began, used = time.perf_counter(), time.process_time()
+    options = Options(tail=tail, tail_bytes_max=4 << 30)
+    with answering(Cluster(client), statement, options, os.environ) as answer:
+        answer.relation.fetchall()
+    return Run(time.process_time() - used, time.perf_counter() - began)
+
+
+def make_topic(client: BlockingClient, name: str, location: str) -> None:
     """A topic with SCHEMA; without a location it has no table."""
     configs = {"format": "json", "schema": SCHEMA, **({"location": location} if location else {})}
     new = NewTopic(
@@ -101,8 +111,7 @@ def make_topic(broker: BrokerProcess, name: str, location: str) -> None:
         partitions=1,
         configs={f"josefine.table.{key}": each for key, each in configs.items()},
     )
-    with BlockingClient(broker.bootstrap) as client:
-        client.create_topics([new])
+    client.create_topics([new])
 
 
 def table_rows(first: int) -> pa.Table:
@@ -124,7 +133,7 @@ def table_rows(first: int) -> pa.Table:
     )
 
 
-def fill(broker: BrokerProcess, topic: str, count: int) -> int:
+def fill(client: BlockingClient, topic: str, count: int) -> int:
     """Bytes of the values written."""
     values = [
         json.dumps(
@@ -134,25 +143,9 @@ def fill(broker: BrokerProcess, topic: str, count: int) -> int:
         for at in range(min(count, RECORDS))
     ]  # fmt: skip
     made = bytes(build_batch([Record(None, each) for each in values]))
-    with BlockingClient(broker.bootstrap) as client:
-        for _ in range(count // len(values)):
-            client.produce({TopicPartition(topic, 0): made}, acks=1)
+    for _ in range(count // len(values)):
+        client.produce({TopicPartition(topic, 0): made}, acks=1)
     return sum(map(len, values)) * (count // len(values))
-
-
-def run(broker: BrokerProcess, statement: str, *words: str) -> Run:
-    """One statement in a process of its own."""
-    command = [*COMMAND, "sql", statement, "--max-tail-bytes", "2GB", *words]
-    began = time.perf_counter()
-    process = subprocess.Popen(
-        command,
-        env=environment(broker.bootstrap),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    _, status, used = os.wait4(process.pid, 0)
-    assert status == 0, f"josefine sql ended with {status}"
-    return Run(time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 if __name__ == "__main__":
