@@ -89,6 +89,7 @@ def alter_share_offsets(
 ) -> Operation[None]:
     """Let a group without members start there. Raises KafkaError for the first partition that is
     refused; the others may be altered."""
+    # A new state epoch for each partition: a leader that still knows the old one is fenced.
     a = e.alter_share_group_offsets
     topics = tuple(
         a.AlterShareGroupOffsetsRequestTopic(

@@ -87,6 +87,7 @@ def heartbeat(
 ) -> Operation[None]:
     """Join, or tell the coordinator that the member is there; its assignment may change."""
     attempts = session.start(now_ms, deadline_ms, f"heartbeat to share group '{member.group}'")
+    # Twice at most, unless it is fenced again: a member that is not known any more joins anew.
     while True:
         is_joining = member.epoch == JOINING_EPOCH
         request = e.share_group_heartbeat.ShareGroupHeartbeatRequest(
@@ -260,6 +261,8 @@ def _take(session: Session, response: Any, found: list[AcquiredRecords]) -> None
 def leave(session: Session, member: ShareMember, now_ms: int, deadline_ms: int) -> Operation[None]:
     """Send what is accepted, give back the rest, and leave the group."""
     attempts = session.start(now_ms, deadline_ms, f"leave share group '{member.group}'")
+    # The end of each session gives the records that are not accepted to others at once; without it
+    # they would wait for the end of their lock.
     a = e.share_acknowledge
     calls = tuple(
         Call(

@@ -58,6 +58,7 @@ def describe(
         if kind == RESOURCE_BROKER:
             _check_broker(int(name), {each.broker_id for each in client.describe_cluster().brokers})
         found = client.run(lambda s, t, d: config_admin.describe_resource(s, kind, name, t, d))
+    # Dozens of them are at their defaults, and hide the few that somebody has chosen.
     shown = [each for each in found if all_values or not each.is_default]
     if as_json:
         print_json([asdict(each) for each in shown])

@@ -44,12 +44,7 @@ class FranzGo:
     name = "franz-go (kgo)"
     version = "1.22.3"
     needs = Needs(brokers=3)
-    excluded: Mapping[str, str] = {
-        "TestShareGroup*": (
-            "not run since share groups (KIP-932) are served: expected to need configurations of"
-            " single groups, which are refused"
-        ),
-    }
+    excluded: Mapping[str, str] = {}
     reasons: Mapping[str, str] = {
         "TestIssueProduceBrokerTooOldFailsRecords": (
             "the test is for brokers that no longer take version 2 of Produce"

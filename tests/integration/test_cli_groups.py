@@ -256,7 +256,10 @@ def test_what_cannot_be_done_is_one_sentence(bootstrap: str, make_topic: Topics)
     topic = make_topic()
     reset = ("groups", "reset-offsets", "absent")
     cases = {
-        ("groups", "list", "--type", "clasic"): (2, "--type is classic, consumer, share or text, not"),
+        ("groups", "list", "--type", "clasic"): (
+            2,
+            "--type is classic, consumer, share or text, not",
+        ),
         ("groups", "describe", "absent"): (1, "group 'absent' does not exist"),
         (*reset, "--to", "latest"): (2, "which offsets?"),
         (*reset, "-t", topic): (2, "no target: give one of"),

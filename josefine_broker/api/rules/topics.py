@@ -169,6 +169,7 @@ def configs(operation: Operation, answers: str) -> Any:
         if all(flags):
             return request, None
         left, denied = parted(request, "resources", flags)
+        # Each kind has its own code for what is refused.
         told: list[describe_configs.DescribeConfigsResult] = []
         for kind in (TOPIC, ResourceType.GROUP, CLUSTER):
             error = asker.denied(operation, kind)

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.metadata.acls import TEXT_CHARS_MAX
+from josefine_broker.engine.metadata.apply import check_keeps_group_configs
 from josefine_broker.engine.metadata.changes import AlterGroupConfig, AlterTopicConfig
 from josefine_broker.engine.metadata.config_texts import ConfigType, at_least, read_value
 from josefine_broker.engine.metadata.image import TopicEntry
@@ -82,7 +83,7 @@ def alter_resources(
                 outcomes.append(None)
                 continue
             change = (
-                change_of_group(at, _group(resource))
+                change_of_group(at, _group(ctx, resource))
                 if resource.type == GROUP
                 else change_of(at, _topic(ctx, resource))
             )
@@ -117,7 +118,8 @@ def _check_broker(ctx: Context, name: str, assign: Iterable[tuple[str, str | Non
             raise KafkaError(ErrorCode.invalid_request, f"'{key}' {error}: {value!r}") from error
 
 
-def _group(resource: Resource) -> str:
+def _group(ctx: Context, resource: Resource) -> str:
+    check_keeps_group_configs(ctx.image)
     if not resource.name:
         raise KafkaError(ErrorCode.invalid_request, "a configuration of all groups is not served")
     if len(resource.name) > TEXT_CHARS_MAX:

@@ -210,15 +210,20 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
     return replace(image, quotas=quotas)
 
 
-def _alter_group_config(image: MetadataImage, change: AlterGroupConfig) -> MetadataImage:
-    """Set and remove configurations of a group. Raises KafkaError above the limit, and below the
-    level at which every broker reads them."""
+def check_keeps_group_configs(image: MetadataImage) -> None:
+    """Raises KafkaError below that level. Whoever proposes a change asks, too: a broker of the
+    older version could not read the block, and would stop."""
     if not image.keeps_group_configs:
         raise KafkaError(
             ErrorCode.unsupported_version,
             f"configurations of groups need {JOSEFINE_VERSION} {GROUP_CONFIGS_LEVEL}: finalize"
             " that level first",
         )
+
+
+def _alter_group_config(image: MetadataImage, change: AlterGroupConfig) -> MetadataImage:
+    """Set and remove configurations of a group. Raises KafkaError above the limit."""
+    check_keeps_group_configs(image)
     config = dict(image.group_configs.get(change.group_id, ()))
     config = {name: value for name, value in config.items() if name not in change.remove}
     config |= change.assign

@@ -37,15 +37,9 @@ TRANSACTIONS_LEVEL = 4
 VERIFYING_LEVEL = 5
 """From this level on leaders ask the transaction coordinator before they append the first batch of
 a transaction."""
-
-ACCESS_LEVEL = 6
-"""From this level on the metadata contain ACLs and credentials."""
-
-QUOTAS_LEVEL = 7
-"""From this level on the metadata contain client quotas."""
-
-GROUP_CONFIGS_LEVEL = 8
-"""From this level on the metadata contain configurations of groups."""
+ACCESS_LEVEL, QUOTAS_LEVEL, GROUP_CONFIGS_LEVEL = 6, 7, 8
+"""From these levels on the metadata contain ACLs and credentials; client quotas; configurations of
+groups."""
 
 TRANSACTION_VERSION = "transaction.version"
 """Kafka's feature that clients negotiate (KIP-890). 1: transaction records have tagged fields. 2:
@@ -288,14 +282,16 @@ class MetadataImage:
             return None
         return entry.partitions[index]
 
+    @property
+    def _formats(self) -> int:
+        return self.keeps_doubts + self.keeps_access + self.keeps_quotas + self.keeps_group_configs
+
     def to_bytes(self) -> bytes:
         """Canonical bytes: the data of a Raft snapshot, and the input of `digest`."""
         plain = {
             # The oldest version that can hold it, so that an older broker reads it as long as
             # possible.
-            "version": IMAGE_VERSIONS[
-                self.keeps_doubts + self.keeps_access + self.keeps_quotas + self.keeps_group_configs
-            ],
+            "version": IMAGE_VERSIONS[self._formats],
             "cluster_id": self.cluster_id,
             "brokers": [broker_to_plain(self.brokers[key]) for key in sorted(self.brokers)],
             "topics": [topic_to_plain(self.topics[name]) for name in sorted(self.topics)],

@@ -121,6 +121,8 @@ HAPPENS_MIN = 10
 
 DAILY = 4
 """One of so many lives belongs to the tests of every day."""
+SHARE_SEEDS = range(2_200, 2_208)
+"""With a share group."""
 LIVES = [
     pytest.param(DAILY, id="daily"),
     pytest.param(1, id="all", marks=[pytest.mark.slow, pytest.mark.timeout(1_800)]),
@@ -157,6 +159,11 @@ def with_consumers(request: Request) -> Share:
 def with_both(request: Request) -> Share:
     forced = ("groups", "consumer_groups", "migrating")
     return lived(request, MIGRATING_SEEDS, forced=forced, without=("transactions",))
+
+
+@pytest.fixture(scope="module", params=LIVES)
+def with_shares(request: Request) -> Share:
+    return lived(request, SHARE_SEEDS, forced=("shares",), without=("groups", "transactions"))
 
 
 def check_what_happens(share: Share, counted: Sequence[str], at_least: int) -> None:
@@ -215,6 +222,14 @@ def test_no_mixture_of_faults_breaks_a_group_of_both_protocols(with_both: Share)
         assert total.met["classic member let in by a consumer group"] > 5 * total.seeds
         assert total.met["classic member counted itself out"] > 0
         assert total.met["classic member left to its own protocol"] > 0
+
+
+def test_no_mixture_of_faults_breaks_a_share_group(with_shares: Share) -> None:
+    total = with_shares.total
+
+    assert total.broken == []
+    for what in ("record acquired again", "record finished", "share group settled"):
+        assert total.met[what] > 0, what
 
 
 def test_every_life_is_worth_its_time(share: Share) -> None:

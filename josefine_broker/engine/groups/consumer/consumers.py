@@ -1,12 +1,13 @@
 """The consumer-protocol groups of a broker, and the deadlines of their members.
 
 Rules: each accepted heartbeat renews the session, and so does a new coordinator. The time to revoke
-partitions starts when the member is asked to. See `groups/coordinated.py`.
+partitions starts when the member is asked to. See `groups/consumer/coordinated.py`.
 """
 
 from collections.abc import Iterable
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.groups.consumer.coordinated import CoordinatedGroups, Place
 from josefine_broker.engine.groups.consumer.heartbeats import check, heartbeat
 from josefine_broker.engine.groups.consumer.leaving import without
 from josefine_broker.engine.groups.consumer.patterns import matches
@@ -20,7 +21,6 @@ from josefine_broker.engine.groups.consumer.values import (
     ConsumerMember,
     Settings,
 )
-from josefine_broker.engine.groups.coordinated import CoordinatedGroups, Place
 
 RESERVED_MAX = 10_000
 """Ids that were sent to new members which have not returned with them."""

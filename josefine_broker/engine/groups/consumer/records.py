@@ -8,18 +8,18 @@ its subscription (5), its target (7) and its current assignment (8). Each coordi
 regular expressions again: key 16 is not written.
 """
 
-from josefine_broker.engine.groups import member_records
-from josefine_broker.engine.groups.consumer.values import (
-    ClassicSide,
-    ConsumerGroup,
-    ConsumerMember,
-)
-from josefine_broker.engine.groups.member_records import (
+from josefine_broker.engine.groups.consumer import member_records
+from josefine_broker.engine.groups.consumer.member_records import (
     Entry,
     Kinds,
     begun,
     ended,
     write_parts,
+)
+from josefine_broker.engine.groups.consumer.values import (
+    ClassicSide,
+    ConsumerGroup,
+    ConsumerMember,
 )
 from josefine_broker.wire.primitives import (
     write_compact_count,

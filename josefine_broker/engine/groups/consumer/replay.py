@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from josefine_broker.base.errors import CorruptData
+from josefine_broker.engine.groups.consumer.member_records import VALUE_VERSION
 from josefine_broker.engine.groups.consumer.records import (
     CLASSIC_TAG,
     CURRENT_KEY,
@@ -26,7 +27,6 @@ from josefine_broker.engine.groups.consumer.values import (
     Part,
     Parts,
 )
-from josefine_broker.engine.groups.member_records import VALUE_VERSION
 from josefine_broker.wire.primitives import (
     MALFORMED,
     read_compact_count,

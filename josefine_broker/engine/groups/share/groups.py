@@ -1,13 +1,13 @@
 """The share groups of a broker, and the session deadlines of their members. Mutable.
 
 Rules: each accepted heartbeat renews the session, and so does a new coordinator. See
-`groups/coordinated.py`. A session of a group's member is not a share session (`sessions.py`), which
-is between a member and the leader of a partition.
+`groups/consumer/coordinated.py`. A session of a group's member is not a share session
+(`sessions.py`), which is between a member and the leader of a partition.
 """
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.groups.consumer.coordinated import CoordinatedGroups
 from josefine_broker.engine.groups.consumer.subscriptions import Topics
-from josefine_broker.engine.groups.coordinated import CoordinatedGroups
 from josefine_broker.engine.groups.share.group import (
     JOINING_EPOCH,
     ShareBeat,

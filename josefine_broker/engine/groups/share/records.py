@@ -9,8 +9,8 @@ subscription (10), its target (13) and its current assignment (14).
 from collections.abc import Mapping
 from uuid import UUID
 
-from josefine_broker.engine.groups import member_records
-from josefine_broker.engine.groups.member_records import (
+from josefine_broker.engine.groups.consumer import member_records
+from josefine_broker.engine.groups.consumer.member_records import (
     Entry,
     Kinds,
     begun,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
+from josefine_broker.engine.groups.consumer.member_records import VALUE_VERSION
 from josefine_broker.engine.groups.consumer.values import Part, Parts
-from josefine_broker.engine.groups.member_records import VALUE_VERSION
 from josefine_broker.engine.groups.share.group import ShareGroup, ShareMember
 from josefine_broker.engine.groups.share.records import (
     CURRENT_KEY,

@@ -304,11 +304,13 @@ def test_configurations_are_there_after_a_restart() -> None:
 
 def test_cluster_of_before_keeps_no_configurations_of_groups() -> None:
     world = World(features=(FeatureRange(JOSEFINE_VERSION, 1, 7),))
+    height = world.height
     result = change(world, (LOCK, SET, "20000"))
     assert result.error_message == (
         "configurations of groups need josefine.version 8: finalize that level first"
     )
     assert b'"version":4' in world.ctx.image.to_bytes()
+    assert world.height == height, "no block: an older broker would stop at it"
 
 
 def test_configuration_needs_the_right_to_it() -> None:

@@ -8,6 +8,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.groups.share.counts import GROUPS_MAX, ShareCounts
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.observe.group_metrics import register_group_metrics
+from josefine_broker.observe.share_metrics import register_share_metrics
 from tests.unit.josefine_broker.api.group_clients import (
     GROUP,
     REBALANCE_MS,
@@ -19,7 +20,7 @@ from tests.unit.josefine_broker.api.group_clients import (
 from tests.unit.josefine_broker.api.share_members import ACCEPT, RELEASE
 from tests.unit.josefine_broker.api.share_members import GROUP as SHARERS
 from tests.unit.josefine_broker.api.test_share_groups import sharing
-from tests.unit.josefine_broker.api.world import World, batch_of
+from tests.unit.josefine_broker.api.world import World, batch_of, world_of
 
 Read = dict[tuple[str, ...], float]
 
@@ -112,6 +113,19 @@ def test_share_groups_are_counted_by_what_their_members_do() -> None:
     refused = a.acknowledge((2, 2, ACCEPT))
     assert refused is not ErrorCode.none
     assert read(world)["share_record_acknowledgements_total", "accept", SHARERS] == 1
+
+
+def test_series_of_share_groups_are_bounded() -> None:
+    world = world_of()
+    for number in range(5):
+        world.ctx.clients.shares.counts.of(f"g{number}").acquired = number
+    metrics = Metrics()
+    register_share_metrics(metrics, world.ctx, 2)
+    scrape = metrics.scrape()
+    for _ in scrape.steps():
+        pass
+    assert 'share_records_acquired_total{group="g1"}' in scrape.text().decode()
+    assert 'group="g2"' not in scrape.text().decode()
 
 
 def test_counts_of_groups_are_bounded() -> None:
