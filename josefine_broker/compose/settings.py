@@ -105,7 +105,6 @@ def broker_settings(config: BrokerConfig) -> BrokerSettings:
             ),
         ),
         metadata_timeout_ms=config.raft.proposal_timeout_ms,
-        lag_time_max_ms=config.replication.lag_time_max_ms,
         replica_fetch=fetch_limits(config.replication),
         client_metrics=ClientMetricsSettings(
             prefixes=tuple(config.telemetry.client_metrics),
@@ -209,6 +208,7 @@ def fetch_limits(section: ReplicationSection) -> FetchLimits:
         bytes_max=section.fetch_bytes_max,
         partition_bytes_max=section.partition_fetch_bytes_max,
         throttle_bytes_per_second=section.throttle_bytes_per_second,
+        lag_time_max_ms=section.lag_time_max_ms,
     )
 
 

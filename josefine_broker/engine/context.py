@@ -92,8 +92,6 @@ class BrokerSettings:
     fetch: FetchSettings = field(default_factory=FetchSettings)
     metadata_timeout_ms: int = 10_000
     """How long a request without its own timeout waits for a metadata change."""
-    lag_time_max_ms: int = 10_000
-    """A follower that lags for longer than this leaves the ISR."""
     replica_fetch: FetchLimits = field(default_factory=FetchLimits)
     client_metrics: ClientMetricsSettings = field(default_factory=ClientMetricsSettings)
     host_configs: Mapping[str, str] = field(default_factory=dict)

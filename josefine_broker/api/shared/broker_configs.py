@@ -156,7 +156,7 @@ BROKER_CONFIGS: tuple[BrokerConfig, ...] = (
     BrokerConfig("replica.fetch.wait.max.ms", _INT, "500",
                  lambda ctx: ctx.settings.replica_fetch.wait_ms),
     BrokerConfig("replica.lag.time.max.ms", _LONG, "30000",
-                 lambda ctx: ctx.settings.lag_time_max_ms),
+                 lambda ctx: ctx.settings.replica_fetch.lag_time_max_ms),
     BrokerConfig("sasl.enabled.mechanisms", _LIST, "GSSAPI",
                  lambda ctx: ctx.settings.host_configs.get("sasl.enabled.mechanisms", "")),
     _from_host("socket.request.max.bytes", _INT, "104857600"),

@@ -46,7 +46,8 @@ NEVER_MS = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """Limits of a follower's fetches; the throttle applies to replicas that are not in sync."""
+    """Limits of a follower's fetches, and of its lag; the throttle applies to replicas that are not
+    in sync."""
 
     wait_ms: int = 500
     """How long the leader may wait for records (replica.fetch.wait.max.ms)."""
@@ -57,6 +58,8 @@ class FetchLimits:
     backoff_ms: int = 100
     """After an error, for the partition that has it (replica.fetch.backoff.ms)."""
     throttle_bytes_per_second: int | None = None
+    lag_time_max_ms: int = 10_000
+    """A follower that lags for longer than this leaves the ISR (replica.lag.time.max.ms)."""
 
 
 class CopyState(Enum):

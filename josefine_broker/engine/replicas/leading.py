@@ -32,7 +32,7 @@ SILENT_WAITS = 3
 def isr_check_ms(ctx: Context) -> int:
     """How often `check_isrs` must be called: four times per lag time, but at most once a
     second."""
-    return max(50, min(1_000, ctx.settings.lag_time_max_ms // 4))
+    return max(50, min(1_000, ctx.settings.replica_fetch.lag_time_max_ms // 4))
 
 
 def take_role(
@@ -264,7 +264,10 @@ def _wanted_isr(ctx: Context, hosted: HostedPartition, now_ms: int) -> tuple[int
     """The ISR that this leader wants by now; None: the one in the image."""
     log = hosted.log
     return hosted.partition.wanted_isr(
-        log.log_end_offset, now_ms, ctx.settings.lag_time_max_ms, log.durable_end_offset
+        log.log_end_offset,
+        now_ms,
+        ctx.settings.replica_fetch.lag_time_max_ms,
+        log.durable_end_offset,
     )
 
 

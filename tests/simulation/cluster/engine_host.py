@@ -64,9 +64,10 @@ CONTROLLER = ControllerConfig(
 )
 SETTINGS = BrokerSettings(
     auto_create_topics=False,
-    lag_time_max_ms=LAG_TIME_MS,
     metadata_timeout_ms=1_500,
-    replica_fetch=FetchLimits(wait_ms=300, partition_bytes_max=2_000, backoff_ms=50),
+    replica_fetch=FetchLimits(
+        wait_ms=300, partition_bytes_max=2_000, backoff_ms=50, lag_time_max_ms=LAG_TIME_MS
+    ),
 )
 
 

@@ -8,6 +8,7 @@ stays).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
@@ -105,8 +106,7 @@ class Replicas:
         self.clock = clock or ManualClock()
         self.settings = BrokerSettings(
             auto_create_topics=False,
-            lag_time_max_ms=1_000,
-            replica_fetch=limits or FetchLimits(),
+            replica_fetch=replace(limits or FetchLimits(), lag_time_max_ms=1_000),
         )
         named = {broker_id: f"rack{broker_id}" for broker_id in range(1, brokers + 1)}
         self.racks: Mapping[int, str] = (
