@@ -38,7 +38,8 @@ static PyObject *parsed(const Plain *found, PyObject *name, PyObject *frame)
         found->version >= ID_SINCE ? Py_True : Py_False, frame, (int)found->correlation_id,
         found->version, found->acks, found->start, found->size, (long long)found->count,
         (long long)found->base_ms, (long long)found->max_ms, found->keyless ? Py_True : Py_False,
-        (int)found->timeout_ms, (long long)found->producer_id, found->producer_epoch, (int)found->sequence);
+        (int)found->timeout_ms, (long long)found->producer_id, found->producer_epoch,
+        (int)found->sequence);
 }
 
 PyDoc_STRVAR(parse_doc,
@@ -67,8 +68,8 @@ static PyObject *parse(PyObject *module, PyObject *frame)
 
 PyDoc_STRVAR(parse_parts_doc,
 "parse_parts(frame) -> None | [parsed, ...]\n\n"
-"A request with batches for several partitions, as what `parse` returns for each. None: the request\n"
-"is not plain, or not valid, or has one batch.");
+"A request with batches for several partitions, as what `parse` returns for each. None: the\n"
+"request is not plain, or not valid, or has one batch.");
 
 static PyObject *parse_parts(PyObject *module, PyObject *frame)
 {
