@@ -4,7 +4,9 @@
  * it returns None for every request that is not plain, and for every one that is not valid: those
  * take the general path, which has the error messages. `survey` sums up several parsed requests,
  * `assemble` copies their batches into the bytes that the log appends, with offsets and leader
- * epoch, and `answers` encodes the responses. The general path is its twin in Python and its oracle.
+ * epoch, and `answers` encodes the responses. `parse_parts` and `answer_parts` are for requests
+ * with several batches, each of which is then like a request with one. The general path is the twin
+ * in Python and the oracle.
  * Written against Python's stable ABI (3.11).
  *
  * Rules: every read is checked against the end of the frame; a frame is read only while its buffer
@@ -32,11 +34,12 @@ static PyObject *parsed(const Plain *found, PyObject *name, PyObject *frame)
     if (name == NULL)
         return NULL;
     return Py_BuildValue(
-        "((OiO)OiiinnLLLOiLii)", name, (int)found->index, found->version >= ID_SINCE ? Py_True : Py_False,
-        frame, (int)found->correlation_id, found->version, found->acks, found->start, found->size,
-        (long long)found->count, (long long)found->base_ms, (long long)found->max_ms,
-        found->keyless ? Py_True : Py_False, (int)found->timeout_ms,
-        (long long)found->producer_id, found->producer_epoch, (int)found->sequence);
+        "((OiO)OiiinnLLLOiLii)", name, (int)found->index,
+        found->version >= ID_SINCE ? Py_True : Py_False, frame, (int)found->correlation_id,
+        found->version, found->acks, found->start, found->size, (long long)found->count,
+        (long long)found->base_ms, (long long)found->max_ms, found->keyless ? Py_True : Py_False,
+        (int)found->timeout_ms, (long long)found->producer_id, found->producer_epoch,
+        (int)found->sequence);
 }
 
 PyDoc_STRVAR(parse_doc,
@@ -65,7 +68,7 @@ static PyObject *parse(PyObject *module, PyObject *frame)
 
 PyDoc_STRVAR(parse_parts_doc,
 "parse_parts(frame) -> None | [parsed, ...]\n\n"
-"A request with batches for several partitions, as what `parse` returns for each of them. None: the\n"
+"A request with batches for several partitions, as what `parse` returns for each. None: the\n"
 "request is not plain, or not valid, or has one batch.");
 
 static PyObject *parse_parts(PyObject *module, PyObject *frame)

@@ -1,6 +1,6 @@
 """CPU time of produce requests for several partitions, this checkout's and another commit's.
 
-    python -m tests.bench.parts_bench --against REV [--parts 1 4 16] [--connections 1 50]
+    python -m tests.bench.parts_load --against REV [--parts 1 4 16] [--connections 1 50]
 
 Each request has a batch of one 100-byte record for each of its partitions. Both brokers are started
 once; they take turns, as often as there are rounds. Printed is one JSON line per number of
@@ -76,7 +76,7 @@ def measured(
 ) -> dict[str, float]:
     cpu = cpu_us(broker.pid)
     where = "client", broker.bootstrap, connections, parts, size, seconds
-    done = json.loads(client("parts_bench", *where))
+    done = json.loads(client("parts_load", *where))
     done["cpu_us"] = (cpu_us(broker.pid) - cpu) / done["requests"]
     return done
 
