@@ -111,10 +111,15 @@ def handed_over(member: Member) -> int:
     return sum(each.message == "raft leadership handed over" for each in notices)
 
 
-def test_leader_whose_disk_is_full_lets_another_lead() -> None:
+@pytest.mark.parametrize("lack", ["disk", "a limit that lasts"])
+def test_leader_whose_disk_is_full_lets_another_lead(lack: str) -> None:
     group = three()
     leader = group.leader()
-    leader.broker.ctx.storage.is_full = True
+    storage = leader.broker.ctx.storage
+    if lack == "disk":
+        storage.is_full = True
+    else:
+        storage.limit.reason = "append failed: Disk quota exceeded"
 
     group.until(lambda: group.leader() is not leader, "another leader", within_ms=ELECTION_MS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -353,3 +354,18 @@ def test_nothing_is_written_after_a_control_batch_that_cannot_be_read(
 
     assert two_replicas.log_end(2) == 1 + 3
     assert two_replicas.ctx[2].hosted.counters.replicated_batches == 1 + 2
+
+
+def test_a_follower_at_a_limit_that_lasts_notes_it(two_replicas: Replicas) -> None:
+    """It is not to be elected: its appends would be refused, too."""
+    files = two_replicas.files[2]
+    files.full_errno, files.full_at = errno.EDQUOT, files.growths
+    two_replicas.produce(1, b"a", acks=1)
+
+    for _ in range(80):
+        two_replicas.run()
+        two_replicas.advance(100)
+
+    limit = two_replicas.ctx[2].storage.limit
+    assert "Errno 122" in limit.reason
+    assert two_replicas.ctx[1].storage.limit.reason == ""
