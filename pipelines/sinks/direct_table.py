@@ -201,8 +201,8 @@ class DirectTable:
         return self._table
 
     def _entry(self, version: int) -> tuple[int, ...] | None:
-        """The identity of a commit's file, which another one of its name does not have; None: there is
-        no such file."""
+        """The identity of a commit's file, which another one of its name does not have; None:
+        there is no such file."""
         with suppress(FileNotFoundError):
             found = os.stat(f"{self.path}/_delta_log/{version:020d}.json")
             return found.st_ino, found.st_mtime_ns, found.st_size
