@@ -139,6 +139,7 @@ class DirectTable:
         from deltalake.transaction import create_table_with_add_actions
 
         self._stop_at_another(version)
+        # Others may have given the table rules since it was opened.
         self.check(version)
         rows = sum(json.loads(each.stats)["numRecords"] for each in actions)
         metrics = {
