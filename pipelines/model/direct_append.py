@@ -36,8 +36,12 @@ FREE_PROPERTIES = {
     "delta.logRetentionDuration",
 }
 """Delta's properties that ask nothing of the files; names without `delta.` are the user's."""
-FREE_SETTINGS = {"spark.databricks.delta.snapshotPartitions"}
-"""Settings of Delta in Spark that change nothing of the files, the table or the log."""
+FREE_SETTINGS = {
+    "spark.databricks.delta.lastCommitVersionInSession",
+    "spark.databricks.delta.snapshotPartitions",
+}
+"""Settings of Delta in Spark that change nothing of the files, the table or the log. Delta itself
+sets the first one, at each commit that Spark makes."""
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _INDEXED_DEFAULT = 32
 _DELTA, _SETTINGS = "delta.", "spark.databricks.delta."

@@ -139,6 +139,7 @@ class DirectTable:
         from deltalake.transaction import create_table_with_add_actions
 
         self._stop_at_another(version)
+        # Others may have given the table rules since it was opened.
         self.check(version)
         rows = sum(json.loads(each.stats)["numRecords"] for each in actions)
         metrics = {
@@ -201,8 +202,8 @@ class DirectTable:
         return self._table
 
     def _entry(self, version: int) -> tuple[int, ...] | None:
-        """The identity of a commit's file, which another one of its name does not have; None: there is
-        no such file."""
+        """The identity of a commit's file, which another one of its name does not have; None:
+        there is no such file."""
         with suppress(FileNotFoundError):
             found = os.stat(f"{self.path}/_delta_log/{version:020d}.json")
             return found.st_ino, found.st_mtime_ns, found.st_size

@@ -8,7 +8,8 @@ One broker has 200 topics with 10,000 records each. A pipeline with `path: table
 after half of the kills. Then an undisturbed run reads the rest. Each table must have each record
 once, as a reader that is not Spark finds it. After that the same records are read twice without a
 kill, into a family of tables and into one table: the ratio of their times, by the clock and of
-CPU, and the largest resident memory of the driver with its JVM. `--small`: 8 topics, 200 records each, 2 kills.
+CPU, and the largest resident memory of the driver with its JVM. `--small`: 8 topics, 200 records
+each, 2 kills.
 """
 
 from __future__ import annotations
@@ -177,8 +178,8 @@ def prove(folder: Path, seed: int, topics: int, records: int, kills: int) -> int
         f"{'NOT EXACT: ' + '; '.join(wrong[:5]) if wrong else 'exact'}: {topics} topics, "
         f"{records} records each, {kills} kills, seed {seed}; {many_s:.1f} s into {topics} tables, "
         f"{one_s:.1f} s into one: {ratio:.2f} times (at most {RATIO_MAX}); CPU "
-        f"{many_cpu_s:.1f} s and {one_cpu_s:.1f} s: {many_cpu_s / one_cpu_s:.2f} times; driver {peak_gb:.1f} GB "
-        f"(at most {MEMORY_MAX_GB:.0f})"
+        f"{many_cpu_s:.1f} s and {one_cpu_s:.1f} s: {many_cpu_s / one_cpu_s:.2f} times; "
+        f"driver {peak_gb:.1f} GB (at most {MEMORY_MAX_GB:.0f})"
     )
     return 1 if wrong else 0
 

@@ -160,4 +160,6 @@ def test_only_folders_of_this_machine_without_wishes_of_the_file_get_files() -> 
         assert "folder" in why_not_here(plain, path, [])
     setting = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
     assert setting in why_not_here(plain, "/lake/t", ["spark.x", setting])
-    assert why_not_here(plain, "/lake/t", ["spark.databricks.delta.snapshotPartitions"]) == ""
+    delta = "spark.databricks.delta."
+    own = [f"{delta}snapshotPartitions", f"{delta}lastCommitVersionInSession"]
+    assert why_not_here(plain, "/lake/t", own) == ""
