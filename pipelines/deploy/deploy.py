@@ -75,7 +75,7 @@ class Deploy:
         look: Callable[[Source], Topics] = look_at_once,
         accepts_missing: bool = False,
     ) -> None:
-        """`run`: a new id of this command; `tell`: gets a line for each step and warning."""
+        """`run`: a new id of this command. A line for each step and warning is passed on."""
         wrong = [*refusals(old, new)]
         if wrong:
             raise RunError("these files cannot be deployed by rows:\n  " + "\n  ".join(wrong))
