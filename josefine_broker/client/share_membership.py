@@ -85,9 +85,9 @@ class ShareMember:
 def heartbeat(
     session: Session, member: ShareMember, now_ms: int, deadline_ms: int
 ) -> Operation[None]:
-    """Join, or tell the coordinator that the member is there; its assignment may change."""
+    """Join, or renew the session with the coordinator; the assignment may change."""
     attempts = session.start(now_ms, deadline_ms, f"heartbeat to share group '{member.group}'")
-    # Twice at most, unless it is fenced again: a member that is not known any more joins anew.
+    # Twice at most, unless it is fenced again: a member that is not known any more joins again.
     while True:
         is_joining = member.epoch == JOINING_EPOCH
         request = e.share_group_heartbeat.ShareGroupHeartbeatRequest(

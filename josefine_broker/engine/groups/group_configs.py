@@ -1,7 +1,7 @@
 """The configurations of single groups (KIP-848, KIP-932): their names, bounds and effects.
 
 Rules: a group has those that were set on it (in the metadata image, as texts), and otherwise what
-its broker's file says. Values are checked as by Kafka 4.4: by type, by Kafka's bounds, and a
+its broker's file has. Values are checked as by Kafka 4.4: by type, by Kafka's bounds, and a
 session timeout must be above the heartbeat interval. The bounds are Kafka's defaults, extended to
 the broker's own value, because a group may always have what it has without a configuration.
 """

@@ -211,8 +211,8 @@ def _alter_quotas(image: MetadataImage, change: AlterQuotas) -> MetadataImage:
 
 
 def check_keeps_group_configs(image: MetadataImage) -> None:
-    """Raises KafkaError below that level. Whoever proposes a change asks, too: a broker of the
-    older version could not read the block, and would stop."""
+    """Raises KafkaError below that level. Checked before a change is proposed, too: a broker of
+    the older version could not read the block, and would stop."""
     if not image.keeps_group_configs:
         raise KafkaError(
             ErrorCode.unsupported_version,

@@ -36,6 +36,7 @@ SHARE_MUTANTS = [
         old="deliveries=each.deliveries + 1",
         new="deliveries=max(1, each.deliveries)",
         faults=SHARES,
+        seed=9,
     ),
     Mutant(
         breaks="an answer counts when it is stored",
@@ -60,9 +61,9 @@ SHARE_MUTANTS = [
     ),
     Mutant(
         breaks="a lock that ended gives its records to others",
-        function=SharePartition.expire,
-        old="self._free(each, event, each.deliveries)",
-        new="pass",
+        function=SharePartition._free,
+        old="self._put(Span(span.first, span.last, state, deliveries))",
+        new="self._put(span._replace(lock_end_ms=10**12))",
         faults=SHARES,
     ),
 ]

@@ -15,7 +15,7 @@ class StartAt(Enum):
 
 
 class ShareConfig(NamedTuple):
-    """What a group's share partitions do: as its broker's file says (`group.share_*`), or as was
+    """What a group's share partitions do: as in its broker's file (`group.share_*`), or as was
     set on the group."""
 
     limits: Limits = Limits()
