@@ -69,8 +69,8 @@ class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parse",
-        "_parse_parts", "_part_count", "_parts", "_requests", "_soon", "_started_ns", "_totals",
+        "_append", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parts",
+        "_plain", "_requests", "_soon", "_started_ns", "_totals",
     )  # fmt: skip
 
     def __init__(
@@ -86,7 +86,7 @@ class ProduceTurn:
     ) -> None:
         """`is_open`: whether requests may be served without their client's name. `soon` calls a
         function in the next turn of the loop, before that waits for the network."""
-        self._parse, self._parse_parts = plain.parse, plain.parse_parts
+        self._plain = plain
         self._append, self._append_parts = append, append_parts
         self._is_open = is_open
         self._late = late
@@ -98,18 +98,16 @@ class ProduceTurn:
         self._connections: list[Staging] = []
         self._parts: dict[int, list[PlainRequest]] = {}
         """By their places among the requests: the parts of those with several partitions."""
-        self._part_count = 0
         self._started_ns = 0
 
     def stage(self, frame: memoryview, connection: Staging) -> bool:
         """Take a request that is plain; False: the dispatcher must serve it."""
-        request = self._parse(frame)
+        request = self._plain.parse(frame)
         if request is None:
-            parts = self._parse_parts(frame)
+            parts = self._plain.parse_parts(frame)
             if parts is None or not self._is_open():
                 return False
             self._parts[len(self._requests)] = parts
-            self._part_count += len(parts)
             request = parts[0]
         elif not self._is_open():
             return False
@@ -123,7 +121,9 @@ class ProduceTurn:
     @property
     def is_full(self) -> bool:
         """Whether `run` is due before the end of the turn."""
-        return len(self._requests) >= REQUESTS_MAX or self._part_count >= PARTS_MAX
+        if len(self._requests) >= REQUESTS_MAX:
+            return True
+        return bool(self._parts) and sum(map(len, self._parts.values())) >= PARTS_MAX
 
     def run(self) -> None:
         """Serve what is staged, if anything is."""
@@ -131,7 +131,7 @@ class ProduceTurn:
         if not requests:
             return
         self._requests, self._connections = [], []
-        parts, self._parts, self._part_count = self._parts, {}, 0
+        parts, self._parts = self._parts, {}
         try:
             self._serve(requests, connections, parts)
         except Fatal as error:
