@@ -35,14 +35,26 @@ REFUSALS_MAX, REFUSED_MS = 3, 3_000
 storage_error = partial(KafkaError, ErrorCode.kafka_storage_error)
 
 
+class _Owed:
+    """A scheduled sync that failed for a reason that may pass."""
+
+    __slots__ = ("is_due", "reason")
+
+    def __init__(self) -> None:
+        self.is_due = False
+        """It is to be tried again."""
+        self.reason = ""
+        """Of the last attempt; empty since one succeeded."""
+
+
 class LogSync:
     """The part of one log that is not durable yet. The only mutable state shared with the
     flusher."""
 
     __slots__ = (
-        "_directory", "_directory_dirty", "_files", "_is_owed", "_refusals", "_segments",
+        "_directory", "_directory_dirty", "_files", "_owed", "_refusals", "_segments",
         "_state", "_unflushed", "durable_end", "failure", "is_wanted", "lock",
-        "request", "sealing", "unsynced",
+        "request", "sealing",
     )  # fmt: skip
 
     def __init__(
@@ -61,8 +73,7 @@ class LogSync:
         self._directory_dirty = True
         self._unflushed = 0, 0
         """How many messages are not durable, and when the first of them was appended."""
-        self._is_owed = False
-        """A scheduled sync failed for a reason that may have passed."""
+        self._owed = _Owed()
         self._refusals: tuple[int, int] | None = None
         """How many appends failed since the last that did not, and when the first of them did."""
         # From here on: what the flusher's thread reads or changes, too.
@@ -72,14 +83,17 @@ class LogSync:
         """Full segments that are not synced yet, oldest first."""
         self.failure = ""
         """Why the log is no longer written; empty while it works."""
-        self.unsynced = ""
-        """Why the last sync could not be made, if that may pass; read on any thread."""
         self.durable_end = durable_end
         """Everything before it is synced. Written under the lock, read on any thread."""
         self.request: Callable[[], None] | None = None
         """Asks for a group sync; None: this log has no group, and its appends sync themselves."""
         self.is_wanted = False
         """A sync was asked for and has not started."""
+
+    @property
+    def unsynced(self) -> str:
+        """Why the last sync could not be made, if that may pass; read on any thread."""
+        return self._owed.reason
 
     def is_grouped(self, config: LogConfig) -> bool:
         """Whether appends return before they are durable, and count once they are."""
@@ -207,8 +221,8 @@ class LogSync:
 
     def _is_due(self, config: LogConfig, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` requires a sync now. It then counts as made."""
-        if self._is_owed:
-            self._is_owed = False
+        if self._owed.is_due:
+            self._owed.is_due = False
             return True
         count, first_ms = self._unflushed
         if count == 0:
@@ -239,14 +253,14 @@ class LogSync:
             try:  # later appends count for the next sync
                 self._sync_all(active, active.end_offset, is_noted=is_noted)
             except OSError as error:
-                self._is_owed = not self.failure
-                self.unsynced = "" if self.failure else f"{self._directory}: sync failed: {error}"
+                owed, reason = self._owed, f"{self._directory}: sync failed: {error}"
+                owed.is_due, owed.reason = not self.failure, "" if self.failure else reason
                 raise
 
     def _sync_all(self, active: Segment, end_offset: int, *, is_noted: bool = True) -> None:
         self._sync_directory()
         self._sync_files([*self.sealing, active])
-        self.durable_end, self.unsynced = max(self.durable_end, end_offset), ""
+        self.durable_end, self._owed.reason = max(self.durable_end, end_offset), ""
         if is_noted:
             self._state.synced.raise_to(end_offset)
 
