@@ -1,7 +1,7 @@
 """Whether a limit of this machine lasts: a quota, file handles, memory. Pure: time is an argument.
 
-A log that a limit keeps from taking records refuses them, and goes on by itself when there is room
-again. A leader for which the limit does not pass would block its producers for ever, while its
+A log that a limit keeps from taking records refuses them, and continues by itself when there is
+room again. A leader for which the limit does not pass would block its producers for ever, while its
 followers could write. So a limit that lasts is a reason to hand over, as a full disk is.
 
 | state | event | next state |
