@@ -82,6 +82,7 @@ def scrub_settings(section: LogSection) -> ScrubSettings:
 
 def broker_settings(config: BrokerConfig) -> BrokerSettings:
     """The configuration that handlers use."""
+    # What a topic may set for itself is in `topic_defaults`.
     defaults = config.topic_defaults
     return BrokerSettings(
         data_directory=str(config.broker.data_dir.absolute()),

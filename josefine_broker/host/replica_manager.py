@@ -99,8 +99,7 @@ class Hosting:
     def prepare(self, wanted: Iterable[ToHost]) -> LogClaims:
         """Recover the logs that are about to be opened, on the caller's thread: after a crash this
         may read gigabytes. Returns what may be believed of each log on this disk; `open` reports
-        logs that cannot be opened. Raises OSError when the data directory cannot be listed.
-        """
+        logs that cannot be opened. Raises OSError when the data directory cannot be listed."""
         logs: dict[Key, Completeness] = {}
         names = set()
         for tp, topic_id, settings, is_only_replica in wanted:
@@ -240,8 +239,8 @@ class Hosting:
         """Whether acknowledged records may be lost at the end of this log, but not by a power
         failure: then no replica may be left out when it asks for them. That stays on disk until it
         has asked, or was in sync again."""
-        its_log = recovered.log
-        found, state = its_log.recovery_report.completeness, its_log.state
+        its_log, state = recovered.log, recovered.log.state
+        found = its_log.recovery_report.completeness
         lacks_committed = its_log.log_end_offset < high_watermark
         is_cut = found is Completeness.SHORTENED and self._manager.has_everything
         if key not in self._only_replicas and (lacks_committed or is_cut):
@@ -286,8 +285,8 @@ class Hosting:
     def _recover_late(
         self, tp: TopicPartition, topic_id: UUID, settings: TopicSettings
     ) -> _Recovered:
-        """Recover a log that was missing, or failed to open, when this process registered. Raises
-        CorruptData, OSError."""
+        """A log that was missing, or not opened, when this process registered. Raises CorruptData,
+        OSError."""
         key = (topic_id, tp.partition)
         claimed = self._claims.of(key)
         is_doubted = claimed is not Completeness.COMPLETE and key not in self._only_replicas
@@ -409,8 +408,7 @@ class Hosting:
         return partition_log.state.keep_leader_epochs(payload)
 
     def _store_due_epochs(self) -> None:
-        """Scheduled. An epoch that cannot be stored is kept until the log's next snapshot or
-        close."""
+        """Scheduled. An epoch that cannot be stored is kept until the next snapshot or close."""
         while self._epochs_due:
             try:
                 tp, partition_log = self._epochs_due.popitem()
@@ -431,7 +429,7 @@ class Hosting:
             self._manager.schedule(partial(_try_to_store, job))
 
     def _current_high_watermarks(self) -> dict[tuple[UUID, int], int]:
-        """Only those that surely have a directory: an empty log has none before its first write."""
+        """Those that surely have a directory: an empty log has none before its first write."""
         return self._kept | {
             (self._ids[tp], tp.partition): partition.high_watermark
             for tp, (partition, partition_log) in self._hosted.items()

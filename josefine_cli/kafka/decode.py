@@ -267,6 +267,7 @@ def protobuf_as_written(registry: str) -> Read:
     from josefine_arrow.formats.protobuf.registered import descriptors_of
 
     schema_of = _registry(registry, PROTOBUF).schema
+    # A schema is a file with several messages, of which the frame names one.
     readers: dict[tuple[int, tuple[int, ...]], Read] = {}
 
     def read(data: bytes) -> tuple[str | None, str | None]:

@@ -79,6 +79,8 @@ class ClientMetrics:
             self._make_room(now_ms)
             self._clients[instance] = _Client(client_id=client_id, got_ms=now_ms)
             return
+        # KIP-714: a client may ask once per interval, and at once after a push, or after an error
+        # that a new subscription resolves.
         has_pushed = client.pushed_ms is not None and client.pushed_ms >= client.got_ms
         may = has_pushed or client.may_get_again
         if not may and now_ms - client.got_ms < self.settings.push_interval_ms:
@@ -104,11 +106,14 @@ class ClientMetrics:
             raise self._refused(ErrorCode.unknown_subscription_id, "not the subscription here")
         if client.is_terminating:
             raise self._refused(ErrorCode.invalid_request, "the client has terminated")
+        # The first push after a subscription may come at any time: clients spread it over half an
+        # interval, so that a restarted fleet does not push at once.
         last_ms = client.pushed_ms
         is_first = last_ms is None or client.got_ms > last_ms
         is_early = not is_first and now_ms - (last_ms or 0) < self.settings.push_interval_ms
         if is_early and not is_terminating:
             raise self._refused(ErrorCode.throttling_quota_exceeded, "pushed too early")
+        # A push that cannot be read counts, too: else a client could send rubbish at any rate.
         client.pushed_ms, client.is_terminating = now_ms, is_terminating
         self._clients[instance] = self._clients.pop(instance)
         client.points = self._points(client, compression, data)
@@ -136,6 +141,8 @@ class ClientMetrics:
                     yield instance, client.client_id, point
 
     def _make_room(self, now_ms: int) -> None:
+        """Forget who is silent; then, above the bound, who was heard of least recently: each
+        request moves its client to the end."""
         for instance in [
             each for each, client in self._clients.items() if self._is_forgotten(client, now_ms)
         ]:
@@ -147,5 +154,6 @@ class ClientMetrics:
         return now_ms - client.heard_ms > FORGOTTEN_AFTER * self.settings.push_interval_ms
 
     def _refused(self, code: ErrorCode, why: str) -> KafkaError:
+        """The error, counted."""
         self.pushes_refused += 1
         return KafkaError(code, why)

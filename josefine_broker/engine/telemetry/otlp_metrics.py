@@ -27,6 +27,9 @@ _COUNTED: Mapping[int, int] = {_HISTOGRAM: 9, _EXPONENTIAL: 1, _SUMMARY: 7}
 _NUMBER_ATTRIBUTES, _AS_DOUBLE, _AS_INT = 7, 4, 6
 _COUNT, _TOTAL = 4, 5
 
+# A Protobuf message is a sequence of fields: a varint with the field's number and wire type, then a
+# varint, four or eight bytes, or a length and that many bytes. Unknown numbers are passed over.
+
 Value = memoryview | int
 Field = tuple[int, int, Value]
 """(field number, wire type, the bytes, or the number of a varint)."""
@@ -53,6 +56,7 @@ def points_of(data: bytes | memoryview) -> list[Point]:
 
 
 def _points(metric: memoryview) -> Iterator[Point]:
+    """The points of one Metric. Its name may come after its data: fields have no order."""
     name = ""
     kinds: list[tuple[int, memoryview]] = []
     for number, _, value in _fields(metric):
@@ -70,6 +74,7 @@ def _points(metric: memoryview) -> Iterator[Point]:
 
 
 def _number(name: str, point: memoryview) -> Iterator[Point]:
+    """The value of a NumberDataPoint of a gauge or a sum; one without a value is no point."""
     value, attributes = None, []
     for number, wire, each in _fields(point):
         if number == _NUMBER_ATTRIBUTES and isinstance(each, memoryview):
@@ -83,6 +88,8 @@ def _number(name: str, point: memoryview) -> Iterator[Point]:
 
 
 def _counted(name: str, point: memoryview, attributes_at: int) -> Iterator[Point]:
+    """Count and sum of a point of a histogram or summary, as two numbers; buckets and quantiles are
+    left out."""
     count, total, attributes = None, None, []
     for number, wire, each in _fields(point):
         if number == attributes_at and isinstance(each, memoryview):
@@ -97,6 +104,7 @@ def _counted(name: str, point: memoryview, attributes_at: int) -> Iterator[Point
 
 
 def _attribute(data: memoryview) -> str:
+    """A KeyValue as `key=value`."""
     key, text = "", ""
     for number, _, value in _fields(data):
         if number == 1 and isinstance(value, memoryview):
@@ -107,6 +115,8 @@ def _attribute(data: memoryview) -> str:
 
 
 def _any_value(data: memoryview) -> str:
+    """The text of an AnyValue: a text, boolean, integer or double; a list, map or bytes is
+    empty."""
     for number, wire, value in _fields(data):
         if isinstance(value, int):
             return ("false", "true")[bool(value)] if number == 2 else str(_as_int64(value))
@@ -118,14 +128,17 @@ def _any_value(data: memoryview) -> str:
 
 
 def _as_int64(value: int) -> int:
+    """A varint is unsigned; a negative int64 has its highest bit set."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def _joined(attributes: list[str]) -> str:
+    """In one order, so that a client that orders them otherwise has the same series."""
     return ",".join(sorted(attributes))[:TEXT_MAX]
 
 
 def _text(data: memoryview) -> str:
+    """At most `TEXT_MAX` characters; a character has at most four bytes."""
     return str(data[: 4 * TEXT_MAX], "utf-8", "replace")[:TEXT_MAX]
 
 
@@ -136,6 +149,7 @@ def _unpacked(kind: Struct, data: Value) -> float:
 
 
 def _messages(data: memoryview, number: int) -> Iterator[memoryview]:
+    """The bytes of each field with this number, which are messages themselves."""
     for each, _, value in _fields(data):
         if each == number and isinstance(value, memoryview):
             yield value
@@ -164,6 +178,7 @@ def _fields(data: memoryview) -> Iterator[Field]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """(an unsigned number of 64 bits, the place after it). Raises CorruptData."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

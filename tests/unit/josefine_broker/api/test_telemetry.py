@@ -6,7 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.api import get_telemetry_subscriptions, push_telemetry
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.telemetry.client_metrics import ClientMetricsSettings
 from josefine_broker.host.metrics import Metrics
@@ -78,3 +79,14 @@ def test_a_push_without_a_subscription_is_refused(asking: World, instance: UUID 
     code = asking.ask(apis.PUSH_TELEMETRY, push).error_code
     unknown = ErrorCode.unknown_subscription_id
     assert code is (ErrorCode.invalid_request if instance is None else unknown)
+
+
+def test_a_request_that_is_refused_as_a_whole_has_the_code() -> None:
+    error = KafkaError(ErrorCode.throttling_quota_exceeded, "asked again too early")
+    got = get_telemetry_subscriptions.refuse(
+        e.get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest(), error
+    )
+    push = e.push_telemetry.PushTelemetryRequest(
+        subscription_id=1, terminating=False, compression_type=0, metrics=b""
+    )
+    assert got.error_code is push_telemetry.refuse(push, error).error_code is error.code
