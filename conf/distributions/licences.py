@@ -20,6 +20,7 @@ LICENCES: Mapping[str, str] = {
     "cryptography": "Apache-2.0 OR BSD-3-Clause",
     "delta-spark": "Apache-2.0",
     "deltalake": "Apache-2.0",
+    "duckdb": "MIT",
     "google-re2": "BSD-3-Clause",
     "googleapis-common-protos": "Apache-2.0",
     "grpcio": "Apache-2.0",

@@ -62,8 +62,8 @@ def main() -> None:
         make_topic(client, "orders", place)
         make_topic(client, "tail", "")
         size = fill(client, "tail", thousands * 1_000)
-        run(client, "select count(*), sum(amount) from tail", tail=True)
-        cpu_s, wall_s = run(client, "select count(*), sum(amount) from tail", tail=True)
+        measured(client, "select count(*), sum(amount) from tail", tail=True)
+        cpu_s, wall_s = measured(client, "select count(*), sum(amount) from tail", tail=True)
         count = thousands * 1_000
         print(
             f"log without a table: {count:,} records of {size // count} bytes,"
@@ -77,7 +77,7 @@ def main() -> None:
         for tail in (False, True):
             print(f"table of {millions} M rows, {'and its log' if tail else 'alone'}:")
             for statement in STATEMENTS:
-                cpu_s, wall_s = run(client, statement, tail=tail)
+                cpu_s, wall_s = measured(client, statement, tail=tail)
                 print(
                     f"  {statement}: {wall_s:.2f} s, {cpu_s:.2f} s of processor time, {memory()}",
                     flush=True,
@@ -89,7 +89,7 @@ def memory() -> str:
     return f"RSS at most {peak:.0f} MB"
 
 
-def run(client: BlockingClient, statement: str, *, tail: bool) -> Run:
+def measured(client: BlockingClient, statement: str, *, tail: bool) -> Run:
     """The least of three runs."""
     return min(once(client, statement, tail=tail) for _ in range(3))
 

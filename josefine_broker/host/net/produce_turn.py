@@ -7,7 +7,7 @@ connection's requests are served, and answered, in their order. An answer is mad
 that it acknowledges, and sent when the batch is committed (acks=all). Requests that cannot be
 appended together go to the dispatcher one by one. A request with batches for several partitions is
 staged as the list of its parts, each of which is like a request of one batch; it is appended with
-all of its partitions or with none (`plain_parts.py`).
+all of its partitions or with none (`engine/replicas/plain_parts.py`).
 """
 
 from __future__ import annotations
