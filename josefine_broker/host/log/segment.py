@@ -343,7 +343,8 @@ class Segment:
                 expected = next_offset if pos else offset
                 is_next = may_have_holes or header.base_offset == expected
                 # A read may start within a batch: then the search must lead there, too.
-                if not is_next and (pos or self._seek(offset) != start):
+                is_later = header.base_offset > expected
+                if not is_next and (pos or is_later or self._seek(offset) != start):
                     raise CorruptData(f"offset {header.base_offset}, expected {expected}")
                 if header.last_offset < offset:
                     raise CorruptData(f"a batch that ends at offset {header.last_offset}")

@@ -197,6 +197,22 @@ def test_batch_after_damaged_ones_is_not_returned_for_their_offsets() -> None:
     assert next(header.base_offset for each in found for _, header in iter_batches(each)) == 5
 
 
+@pytest.mark.parametrize("offset", [0, 3])
+def test_later_batch_in_the_place_of_another_is_damage(offset: int) -> None:
+    """A misdirected write: the batch is intact, and its neighbours are not asked by this read."""
+    files = MemoryFiles()
+    log = filled(files)
+    size, data = batch_bytes(filled(MemoryFiles())), files.names[log_file()].data
+    data[offset * size : (offset + 1) * size] = data[9 * size : 10 * size]
+
+    with pytest.raises(KafkaError) as raised:
+        log.read(offset, size)
+
+    assert raised.value.code is ErrorCode.corrupt_message
+    (damage,) = log.damage.found.values()
+    assert damage.offset == offset
+
+
 def test_segment_that_was_cut_is_known_by_the_checksum_of_intact_bytes() -> None:
     """The checksum of damaged bytes never fits again, so the repair failed for ever."""
     files = MemoryFiles()
