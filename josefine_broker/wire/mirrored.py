@@ -41,8 +41,8 @@ def _field(field: Any) -> tuple[str, Any, Any]:
     is_array, nullable, struct = parse_hint(field.type)
     kind: Any
     if struct is not None:
-        kind, default = mirrored(struct), None
-        nullable = nullable or not is_array  # so that each has a default
+        kind = mirrored(struct)
+        default = None if nullable or is_array else kind()  # an empty one: each field has a default
     else:
         kind, default = _PLAIN.get(field.metadata["kafka_type"], (int, 0))
     if is_array:

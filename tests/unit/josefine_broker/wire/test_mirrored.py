@@ -5,6 +5,8 @@ import dataclasses
 import pytest
 
 from josefine_broker.base.schemas import load_request_schema
+from josefine_broker.wire import codec
+from josefine_broker.wire.apis import APIS
 from josefine_broker.wire.mirrored import mirrored
 
 
@@ -20,3 +22,11 @@ def test_a_shape_needs_no_value_and_has_each_field(key: int, version: int) -> No
         is_array = "tuple" in str(field.type)
         assert value in ((None, ()) if is_array else (None, False, 0, 0.0, "", b"")), field.name
     assert type(made).__name__ == theirs.__name__
+
+
+@pytest.mark.parametrize("key", [key for key, spec in APIS.items() if spec.is_declined])
+def test_an_empty_request_of_a_declined_api_can_be_sent(key: int) -> None:
+    """Also where a structure in it may not be null."""
+    spec = APIS[key]
+    for version in range(spec.min_version, spec.max_version + 1):
+        assert b"".join(codec.encode_request(key, version, 1, "c", spec.request()))
