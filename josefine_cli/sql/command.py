@@ -70,8 +70,8 @@ def sql(
     the offsets up to which the answer holds. A statement can only read, and only topics.
 
     \b
-    josefine sql "select customer, sum(amount) from orders group by all"
-    josefine sql 'select count(*) from "web.clicks-v2"' --format json
+    josefine sql "select * from orders where customer = 'ada'"
+    josefine sql 'select * from "web.clicks-v2"' --format json
     """
     # Before the imports below: a bare installation has none of these packages.
     need("josefine sql", *PACKAGES)

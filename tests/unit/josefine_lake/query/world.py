@@ -97,7 +97,7 @@ class MemoryReader:
             if at < stable:
                 after = rows[-1][0] + 1 if len(rows) == BATCH else stable
                 batches = [records(tp, rows)] if rows else []
-                found.append(Read(partition=tp, batches=batches, next_offset=after))
+                found.append(Read(partition=tp, batches=batches, next_offset=after, end=stable))
         return found
 
 
