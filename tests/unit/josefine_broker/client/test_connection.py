@@ -104,7 +104,7 @@ def test_a_refused_hello_is_said_again_in_version_0() -> None:
     assert connection.state is ConnectionState.OPENED
     second = header_of(connection.hello())
 
-    assert (first.api_version, second.api_version) == (4, 0)
+    assert (first.api_version, second.api_version) == (5, 0)
 
 
 def test_a_hello_refused_for_another_reason_is_an_error() -> None:
