@@ -58,6 +58,10 @@ class ApiVersionsHandler:
             for each in self._all_keys
         )
 
+        self._plain_keys = tuple(
+            each for each in self._api_keys if each.api_key not in CLIENT_METRICS
+        )
+
     def handle(
         self, ctx: Context, info: RequestInfo, request: e.ApiVersionsRequest
     ) -> e.ApiVersionsResponse:
@@ -80,12 +84,12 @@ class ApiVersionsHandler:
         )
 
     def refuse(self, request: object, error: KafkaError) -> e.ApiVersionsResponse:
-        return e.ApiVersionsResponse(error_code=error.code, api_keys=self._api_keys)
+        return e.ApiVersionsResponse(error_code=error.code, api_keys=self._plain_keys)
 
     def unsupported_version(self) -> e.ApiVersionsResponse:
         """Encoded as v0, whatever version was requested."""
         return e.ApiVersionsResponse(
-            error_code=ErrorCode.unsupported_version, api_keys=self._api_keys
+            error_code=ErrorCode.unsupported_version, api_keys=self._plain_keys
         )
 
 
