@@ -42,7 +42,7 @@ does."""
 class ApiVersionsHandler:
     """Holds the constant part of the answer."""
 
-    __slots__ = ("_all_keys", "_api_keys")
+    __slots__ = ("_all_keys", "_api_keys", "_plain_keys")
 
     def __init__(self, served: Iterable[ApiSpec]) -> None:
         self._all_keys = tuple(
