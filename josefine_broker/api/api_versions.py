@@ -42,25 +42,31 @@ does."""
 class ApiVersionsHandler:
     """Holds the constant part of the answer."""
 
-    __slots__ = ("_all_keys", "_api_keys", "_plain_keys")
+    __slots__ = ("_keys",)
 
     def __init__(self, served: Iterable[ApiSpec]) -> None:
-        self._all_keys = tuple(
+        rows = [
             e.ApiVersion(
                 api_key=spec.key, min_version=spec.min_version, max_version=spec.max_version
             )
             for spec in served
-        )
-        self._api_keys = tuple(
+        ]
+        single = [
             replace(each, max_version=TWO_PHASE_SINCE - 1)
             if each.api_key == INIT_PRODUCER_ID
             else each
-            for each in self._all_keys
-        )
-
-        self._plain_keys = tuple(
-            each for each in self._api_keys if each.api_key not in CLIENT_METRICS
-        )
+            for each in rows
+        ]
+        self._keys = {
+            (has_two_phase, asks_clients): tuple(
+                each
+                for each in (rows if has_two_phase else single)
+                if asks_clients or each.api_key not in CLIENT_METRICS
+            )
+            for has_two_phase in (False, True)
+            for asks_clients in (False, True)
+        }
+        """By whether two-phase commits are enabled, and clients are asked for metrics."""
 
     def handle(
         self, ctx: Context, info: RequestInfo, request: e.ApiVersionsRequest
@@ -70,11 +76,9 @@ class ApiVersionsHandler:
         knows_zero = info.header.api_version >= ZERO_SINCE
         supported = _SUPPORTED if knows_zero else _SUPPORTED_ABOVE_0
         has_two_phase = ctx.settings.offsets.transactions.two_phase_enable
-        keys = self._all_keys if has_two_phase else self._api_keys
-        if not ctx.settings.client_metrics.prefixes:
-            keys = tuple(each for each in keys if each.api_key not in CLIENT_METRICS)
+        asks_clients = bool(ctx.settings.client_metrics.prefixes)
         return e.ApiVersionsResponse(
-            api_keys=keys,
+            api_keys=self._keys[has_two_phase, asks_clients],
             supported_features=supported,
             finalized_features_epoch=image.features_epoch,
             finalized_features=tuple(
@@ -84,12 +88,12 @@ class ApiVersionsHandler:
         )
 
     def refuse(self, request: object, error: KafkaError) -> e.ApiVersionsResponse:
-        return e.ApiVersionsResponse(error_code=error.code, api_keys=self._plain_keys)
+        return e.ApiVersionsResponse(error_code=error.code, api_keys=self._keys[False, False])
 
     def unsupported_version(self) -> e.ApiVersionsResponse:
         """Encoded as v0, whatever version was requested."""
         return e.ApiVersionsResponse(
-            error_code=ErrorCode.unsupported_version, api_keys=self._plain_keys
+            error_code=ErrorCode.unsupported_version, api_keys=self._keys[False, False]
         )
 
 

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44, KIP-339): sets, deletes, appends to, subtracts from a config."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from josefine_broker.api.shared.altering import Resource, alter_resources, results
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -49,20 +49,16 @@ def refuse(
 def _change(
     ctx: Context, topic: TopicEntry, configs: tuple[e.AlterableConfig, ...]
 ) -> AlterTopicConfig:
-    _check_names(configs)
-    assign: dict[str, str] = {}
-    remove = []
-    for config in configs:
-        if config.config_operation == DELETE:
-            remove.append(config.name)
-            continue
+    def taken(config: e.AlterableConfig) -> str:
         value = _value(config)
         if config.config_operation in (APPEND, SUBTRACT):
             value = _edited_list(ctx, topic, config, value)
         elif config.config_operation != SET:
             raise KafkaError(ErrorCode.invalid_request, f"operation {config.config_operation}")
         check_config(config.name, value)
-        assign[config.name] = value
+        return value
+
+    assign, remove = _edits(configs, taken)
     kept = {name: value for name, value in topic.config if name not in remove}
     check_together((kept | assign).items(), ctx.settings.topic_defaults)
     return AlterTopicConfig(
@@ -73,18 +69,14 @@ def _change(
 def _group_change(
     ctx: Context, group_id: str, configs: tuple[e.AlterableConfig, ...]
 ) -> AlterGroupConfig:
-    _check_names(configs)
-    assign: dict[str, str] = {}
-    remove = []
-    for config in configs:
-        if config.config_operation == DELETE:
-            remove.append(config.name)
-            continue
+    def taken(config: e.AlterableConfig) -> str:
         if config.config_operation in (APPEND, SUBTRACT):
             raise KafkaError(ErrorCode.invalid_config, f"'{config.name}' is not a list")
         if config.config_operation != SET:
             raise KafkaError(ErrorCode.invalid_request, f"operation {config.config_operation}")
-        assign[config.name] = _value(config)
+        return _value(config)
+
+    assign, remove = _edits(configs, taken)
     # As a whole: a session timeout must be above the heartbeat interval that was set before.
     known = dict(ctx.image.group_configs.get(group_id, ()))
     kept = {name: value for name, value in known.items() if name not in remove}
@@ -92,10 +84,22 @@ def _group_change(
     return AlterGroupConfig(group_id=group_id, assign=tuple(assign.items()), remove=tuple(remove))
 
 
-def _check_names(configs: tuple[e.AlterableConfig, ...]) -> None:
+def _edits(
+    configs: tuple[e.AlterableConfig, ...], taken: Callable[[e.AlterableConfig], str]
+) -> tuple[dict[str, str], list[str]]:
+    """(the values to set, the names to remove). `taken`: the new value of a config that is not
+    removed. Raises KafkaError."""
     repeated = [name for name, times in Counter(c.name for c in configs).items() if times > 1]
     if repeated:
         raise KafkaError(ErrorCode.invalid_request, f"'{repeated[0]}' is given more than once")
+    assign: dict[str, str] = {}
+    remove = []
+    for config in configs:
+        if config.config_operation == DELETE:
+            remove.append(config.name)
+        else:
+            assign[config.name] = taken(config)
+    return assign, remove
 
 
 def _value(config: e.AlterableConfig) -> str:

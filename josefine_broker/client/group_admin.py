@@ -173,28 +173,7 @@ def _describe_consumers(
     described = response.groups[0]
     if described.error_code is not ErrorCode.none:
         return None
-    return GroupDescription(
-        group=group,
-        state=described.group_state,
-        protocol_type=CONSUMER,
-        assignor=described.assignor_name,
-        coordinator=session.coordinators[group],
-        members=tuple(
-            GroupMember(
-                member_id=each.member_id,
-                instance_id=each.instance_id,
-                client_id=each.client_id,
-                host=each.client_host.removeprefix("/"),
-                assigned=tuple(
-                    TopicPartition(topic.topic_name, index)
-                    for topic in each.assignment.topic_partitions
-                    for index in topic.partitions
-                ),
-            )
-            for each in described.members
-        ),
-        epoch=described.group_epoch,
-    )
+    return _of_members(session, group, described, CONSUMER)
 
 
 def _describe_share(
@@ -204,16 +183,27 @@ def _describe_share(
     described = yield from describe_members(session, attempts, group)
     if described is None:
         return None
+    return _of_members(session, group, described, SHARE)
+
+
+def _of_members(
+    session: Session,
+    group: str,
+    described: e.consumer_group_describe.DescribedGroup | e.share_group_describe.DescribedGroup,
+    protocol_type: str,
+) -> GroupDescription:
+    """A group whose coordinator knows the members' partitions (KIP-848, KIP-932). Members of share
+    groups have no instance ids."""
     return GroupDescription(
         group=group,
         state=described.group_state,
-        protocol_type=SHARE,
+        protocol_type=protocol_type,
         assignor=described.assignor_name,
         coordinator=session.coordinators[group],
         members=tuple(
             GroupMember(
                 member_id=each.member_id,
-                instance_id=None,
+                instance_id=getattr(each, "instance_id", None),
                 client_id=each.client_id,
                 host=each.client_host.removeprefix("/"),
                 assigned=tuple(
