@@ -203,6 +203,7 @@ def _of_members(
         members=tuple(
             GroupMember(
                 member_id=each.member_id,
+                # The two entities differ in this field alone.
                 instance_id=getattr(each, "instance_id", None),
                 client_id=each.client_id,
                 host=each.client_host.removeprefix("/"),
