@@ -53,7 +53,8 @@ START = ("after_set_aside", "mid_loss:1", "mid_loss:2", "mid_loss:3")
 REPLAY = ("mid_replay:0", "mid_replay:1")
 TABLES = ("mid_tables:0", "mid_tables:1")
 POSITION = ("mid_start:1", "mid_start:2")
-PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *POSITION, *REPLAY)
+DEPLOY = tuple(f"mid_deploy:{step}" for step in range(1, 7))
+PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *POSITION, *REPLAY, *DEPLOY)
 """As JOSEFINE_FAIL says them. `mid_replay:1`: the first sink has its rows; more sinks are more of
 the same."""
 
@@ -74,6 +75,7 @@ class Cell(NamedTuple):
 
 IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
     (MODES, TABLES): "only a `path` with several tables comes there: test_table_family.py dies it",
+    (MODES, DEPLOY): "only `pipeline deploy` comes there: tests/proofs/deploys.py dies it",
     (MODES, POSITION): "only a stream of a table comes there: `STREAMED` has it",
     (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
     (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",
@@ -96,6 +98,7 @@ NOT_OF_STREAMS: Mapping[tuple[str, ...], str] = {
     ("mid_commit:1", *REPLAY): "a stream of a table has no dead letters",
     TABLES: "a stream of a table writes no `path` of several tables",
     START[1:]: "`on_data_loss` is of records: lost versions of a table are a verdict",
+    DEPLOY: "only `pipeline deploy` comes there",
     ("fail_write",): "no Python worker takes part in a write of a table's rows",
 }
 STREAMED = tuple(
