@@ -127,6 +127,8 @@ class Faults:
     """In this share of lives there are transactional producers, and readers of their transfers."""
     unbounded: float = 0.0
     """In this share of lives one producer has more requests in flight than a broker works on."""
+    spreading: float = 0.0
+    """In this share of lives two producers send batches for several partitions in each request."""
     two_phase: float = 0.0
     """In this share of lives with transactions one producer takes part in a two-phase commit."""
     stranger_per_second: float = 0.0
@@ -180,9 +182,11 @@ STRENGTH_MAX = {
     "two_phase": 1.0,
     "migrating": 1.0,
     "unbounded": 1.0,
+    "spreading": 1.0,
 }
 
 NEWEST = {
+    "spreading": 0.0,
     "unbounded": 0.0,
     "migrating": 0.0,
     "two_phase": 0.0,
@@ -265,6 +269,7 @@ SWITCHES = {
     "two_phase": ("participant prepared",),
     "migrating": ("classic member let in by a consumer group",),
     "unbounded": ("more requests in flight than a broker works on",),
+    "spreading": ("plain request for several partitions",),
 }
 """What is counted when a fault takes place, of each that the seed may switch on."""
 
@@ -382,6 +387,13 @@ COUNTED = (
     "plain request",
     "plain request waited for replicas",
     "plain request refused after its append",
+    "plain requests of one turn",
+    "plain request for several partitions",
+    "plain request for several partitions left out",
+    "plain request for several partitions waited",
+    "plain request waited for several partitions",
+    "plain request for several partitions refused",
+    "plain requests for the same partitions",
     "plain fetch of a follower",
     "plain answer to a follower",
 )

@@ -40,7 +40,15 @@ WORDS = {
     "leader elected": "elections",
 }
 """What the line of sums tells."""
-FORCED = "groups", "transactions", "consumer_groups", "two_phase", "migrating", "shares"
+FORCED = (
+    "groups",
+    "transactions",
+    "consumer_groups",
+    "two_phase",
+    "migrating",
+    "shares",
+    "spreading",
+)
 """What can be asked for in every life."""
 
 

@@ -1,25 +1,30 @@
 """A broker's side of its connections: frames in, handlers called, answers out in order.
 
-What `net/connection.py` and `net/dispatch.py` do with sockets, and `net/produce_turn.py`, whose
-turns have one request here. A handler that fails is not caught here: it ends the run.
+What `net/connection.py` and `net/dispatch.py` do with sockets. Plain produce requests are served by
+`net/produce_turn.py` itself: all that arrive at the same time, from all connections, are one turn.
+A handler that fails is not caught here: it ends the run.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.api.plain_replica_fetch import fetch_for_follower
-from josefine_broker.api.produce import refuse_late
+from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Encoded, Hangup, Parked
-from josefine_broker.engine.replicas.committing import Together
-from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
-from josefine_broker.records.plain_produce import PlainRequest, compiled
+from josefine_broker.engine.replicas.plain_batches import Stored, append_groups, is_open
+from josefine_broker.engine.replicas.plain_parts import Placed, append_parts
+from josefine_broker.host.metrics import Metrics
+from josefine_broker.host.net.dispatch import LastBuffers, Peer
+from josefine_broker.host.net.late_answers import LateAnswers, Later
+from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, compiled
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["IN_FLIGHT_MAX", "LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
+PEER = Peer(listener=LISTENER, address="127.0.0.1:5")
 IN_FLIGHT_MAX = 8
 """Requests of a connection that are worked on; what comes behind them waits in its backlog."""
 
@@ -49,18 +55,69 @@ class _Slot:
         self.answer = None if self.parked is not None else answer
 
     def take(self) -> Any:
-        """The answer, None while it waits."""
+        """The answer as a frame, None while it waits. Empty: no answer is owed."""
         if self.parked is not None and self.parked.done:
             self.answer, self.parked = self.parked.response, None
-        return self.answer
+        answer = self.answer
+        if self.parked is not None or isinstance(answer, bytes | Hangup):
+            return answer
+        if answer is None:
+            return b""
+        if isinstance(answer, Encoded):
+            return b"".join(answer.buffers)
+        api_key, version, correlation_id, _, _ = self.header
+        return b"".join(encode_response(api_key, version, correlation_id, answer))
 
 
-@dataclass(slots=True)
+STAGED = None
+"""The place of a request that the turn has."""
+
+
 class _Client:
     """What one connection waits for, and what it has sent that is not begun."""
 
-    pending: deque[_Slot] = field(default_factory=deque)
-    backlog: deque[bytes] = field(default_factory=deque)
+    peer = PEER
+
+    def __init__(self, server: Server, connection: Connection) -> None:
+        self._server = server
+        self.connection = connection
+        self.pending: deque[_Slot | Later | bytes | None] = deque()
+        self.backlog: deque[bytes] = deque()
+        self.is_gone = False
+        self.is_busy = False
+        """What completes while a request is begun must not begin the next one."""
+
+    def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
+        """See `produce_turn.Staging`."""
+        if self.is_gone:
+            if isinstance(answer, Later):
+                answer.leave()
+            return False
+        while self.pending and self.pending[-1] is STAGED:
+            self.pending.pop()
+        if answer is None:
+            self._server.serve_now(self, frame)
+        else:
+            self.pending.append(answer)
+        return True
+
+    def continue_work(self) -> None:
+        self._server.work_off(self)
+
+    def release(self) -> None:
+        self._server.work_off(self)
+
+    def abort(self) -> bool:
+        raise AssertionError("the turn drops its connections")
+
+
+class _Turn(ProduceTurn):
+    """A turn whose failure ends the run."""
+
+    __slots__ = ()
+
+    def _drop(self, connections: list[Any]) -> None:
+        raise  # what ended the turn
 
 
 class Server:
@@ -70,6 +127,60 @@ class Server:
         self._process = process
         self._clients: dict[Connection, _Client] = {}
         self._is_serving = False
+        self._turn = None if compiled is None else self._turn_of(compiled)
+
+    def _turn_of(self, plain: PlainProduce) -> ProduceTurn:
+        """As `compose/routes.py` makes it."""
+        ctx = self._process.ctx
+        metrics = Metrics()
+        refuse = partial(self._refuse_late, "plain request refused after its append", refuse_late)
+        refuse_each = partial(
+            self._refuse_late, "plain request for several partitions refused", refuse_parts
+        )
+        late = LateAnswers(plain, refuse, refuse_each, ctx.parked.cancel, metrics.api("Produce"))
+        return _Turn(
+            plain,
+            partial(self._append, plain),
+            partial(self._append_parts, plain),
+            partial(is_open, ctx),
+            late,
+            metrics.connections,
+            _raise,
+            lambda run: self._process.after_ms(self._process.world.turn_ms, run),
+        )
+
+    def _append(
+        self, plain: PlainProduce, groups: Mapping[Key, list[PlainRequest]]
+    ) -> Mapping[Key, Stored | None]:
+        found = append_groups(self._process.ctx, plain, groups)
+        met = self._process.world.met
+        for stored in found.values():
+            if stored is not None:
+                met["plain request"] += len(stored.answers)
+                met["plain requests of one turn"] += len(stored.answers) > 1
+                met["plain request waited for replicas"] += bool(stored.waits)
+        return found
+
+    def _append_parts(
+        self, plain: PlainProduce, groups: list[list[PlainRequest]], linked: list[list[int]]
+    ) -> list[Placed | None]:
+        found = append_parts(self._process.ctx, plain, groups, linked)
+        met = self._process.world.met
+        for numbers in linked:
+            is_plain = found[numbers[0]] is not None
+            met["plain request for several partitions"] += is_plain
+            met["plain request for several partitions left out"] += not is_plain
+            waits = sum(bool(each.waits) for n in numbers if (each := found[n]) is not None)
+            met["plain request for several partitions waited"] += waits > 0
+            met["plain request waited for several partitions"] += waits > 1
+        met["plain requests for the same partitions"] += len(linked) > 1 and (
+            len({n for numbers in linked for n in numbers}) < sum(map(len, linked))
+        )
+        return found
+
+    def _refuse_late(self, what: str, refuse: Callable[..., Any], *args: Any) -> Any:
+        self._process.world.met[what] += 1
+        return refuse(self._process.ctx, *args)
 
     def accept(self, connection: Connection) -> bool:
         if connection in self._clients:
@@ -77,31 +188,43 @@ class Server:
         if connection.is_accepted or not self._process.is_serving:
             return False
         connection.is_accepted = True
-        self._clients[connection] = _Client()
+        self._clients[connection] = _Client(self, connection)
         return True
 
     def received(self, connection: Connection, frame: bytes) -> None:
-        self._clients[connection].backlog.append(frame)
-        self._work_off(connection)
+        client = self._clients[connection]
+        client.backlog.append(frame)
+        self.work_off(client)
 
-    def _work_off(self, connection: Connection) -> None:
+    def work_off(self, client: _Client) -> None:
         """Answer what can be, and begin what there is room for."""
-        client = self._clients.get(connection)
-        while client is not None:
-            self._flush(connection, client)
-            if not client.backlog or len(client.pending) >= IN_FLIGHT_MAX:
+        while not client.is_gone and not client.is_busy:
+            self._flush(client)
+            if client.is_gone or not client.backlog or len(client.pending) >= IN_FLIGHT_MAX:
                 return
-            self._serve(connection, client, client.backlog.popleft())
-            client = self._clients.get(connection)
+            client.is_busy = True
+            self._serve(client, client.backlog.popleft())
+            client.is_busy = False
 
-    def _serve(self, connection: Connection, client: _Client, frame: bytes) -> None:
+    def _serve(self, client: _Client, frame: bytes) -> None:
         view = memoryview(bytearray(frame))[4:]
+        turn = self._turn
+        if turn is not None:
+            if turn.stage(view, client):
+                client.pending.append(STAGED)
+                if turn.is_full:
+                    turn.run()
+                return
+            if client.pending and client.pending[-1] is STAGED:
+                turn.run()  # this request must not overtake them
+        self.serve_now(client, view)
+
+    def serve_now(self, client: _Client, view: memoryview) -> None:
+        """Serve a request that is not plain, or that the turn left out."""
         header = parse_request_header(view)
-        answer = self._serve_plain(view)
-        if answer is None:
-            found = fetch_for_follower(self._process.ctx, view, self._handle)
-            self._process.world.met["plain fetch of a follower"] += found is not None
-            answer = None if found is None else found[1]
+        found = fetch_for_follower(self._process.ctx, view, self._handle)
+        self._process.world.met["plain fetch of a follower"] += found is not None
+        answer: Any = None if found is None else found[1]
         if isinstance(answer, list):
             answer = b"".join(answer)
         if answer is None:
@@ -111,34 +234,7 @@ class Server:
         slot = _Slot(header, answer)
         client.pending.append(slot)
         if slot.parked is not None:
-            slot.parked.on_done = lambda _: self._answered(connection)
-
-    def _serve_plain(self, frame: memoryview) -> Any:
-        """The whole answer to a plain produce request, or the token that waits for it; None: the
-        table's handler serves it."""
-        ctx = self._process.ctx
-        request = None if compiled is None else compiled.parse(frame)
-        if compiled is None or request is None or not is_open(ctx):
-            return None
-        (stored,) = append_groups(ctx, compiled, {request[0]: [request]}).values()
-        if stored is None:
-            return None
-        (answer,) = stored.answers
-        self._process.world.met["plain request"] += 1
-        if not stored.waits:
-            return answer
-        self._process.world.met["plain request waited for replicas"] += 1
-        (wait,) = stored.waits
-        wait.token.make_of(partial(self._late, request, answer, wait.ends[0]))
-        return wait.token
-
-    def _late(self, request: PlainRequest, answer: bytes, end_offset: int, outcome: Any) -> Any:
-        if not isinstance(outcome, Together):
-            return outcome
-        if outcome.error is None or end_offset <= outcome.committed_end:
-            return answer
-        self._process.world.met["plain request refused after its append"] += 1
-        return refuse_late(self._process.ctx, request, outcome.error, LISTENER)
+            slot.parked.on_done = lambda _: self._answered(client)
 
     def _handle(self, header: RequestHeader, request: Any) -> Any:
         """The answer of the table's handler."""
@@ -153,30 +249,30 @@ class Server:
         self._is_serving = False
         return answer
 
-    def _answered(self, connection: Connection) -> None:
-        client = self._clients.get(connection)
+    def _answered(self, client: _Client) -> None:
         met = self._process.world.met
-        met["request served from the backlog after an answer"] += bool(client and client.backlog)
-        self._work_off(connection)
+        met["request served from the backlog after an answer"] += bool(client.backlog)
+        self.work_off(client)
 
-    def _flush(self, connection: Connection, client: _Client) -> None:
-        pending = client.pending
+    def _flush(self, client: _Client) -> None:
+        pending, connection = client.pending, client.connection
         while pending:
-            answer = pending[0].take()
-            if answer is None:
+            slot = pending[0]
+            answer: Any = slot
+            if isinstance(slot, _Slot):
+                answer = slot.take()
+            elif isinstance(slot, Later):
+                answer = slot.buffers
+            if answer is None:  # staged, or it waits
                 return
-            _, version, correlation_id, _, _ = pending[0].header
-            api_key = pending.popleft().header.api_key
-            is_last = isinstance(answer, Hangup)
-            if is_last:
-                answer = answer.answer
-            if isinstance(answer, Encoded):
-                answer = b"".join(answer.buffers)
-            if isinstance(answer, bytes):
+            pending.popleft()
+            is_last = isinstance(answer, Hangup | LastBuffers)
+            if isinstance(answer, Hangup):
+                answer = b"" if answer.answer is None else _Slot(slot.header, answer.answer).take()
+            elif not isinstance(answer, bytes):
+                answer = b"".join(answer)
+            if answer:
                 connection.reply(answer)
-            elif answer is not None:
-                buffers = encode_response(api_key, version, correlation_id, answer)
-                connection.reply(b"".join(buffers))
             if is_last:
                 self._process.world.met["client hung up on"] += 1
                 self.hung_up(connection)
@@ -185,8 +281,13 @@ class Server:
 
     def hung_up(self, connection: Connection) -> None:
         client = self._clients.pop(connection, None)
-        for slot in () if client is None else client.pending:
-            if slot.parked is not None:
+        if client is None:
+            return
+        client.is_gone = True
+        for slot in client.pending:
+            if isinstance(slot, Later):
+                slot.leave()
+            elif isinstance(slot, _Slot) and slot.parked is not None:
                 slot.parked.on_done = None
                 self._process.ctx.parked.cancel(slot.parked)
 
@@ -195,8 +296,11 @@ class Server:
         now_ms = self._process.clock.monotonic_ms()
         for client in self._clients.values():
             client.backlog.clear()
+        if self._turn is not None:
+            self._turn.run()
+        for client in tuple(self._clients.values()):
             for slot in tuple(client.pending):
-                parked = slot.parked
+                parked = slot.parked if isinstance(slot, _Slot) else None
                 if parked is not None and parked.is_cut_short and not parked.done:
                     self._process.ctx.parked.forget(parked)
                     parked.expire(now_ms)
@@ -204,9 +308,14 @@ class Server:
 
     def end(self, *, power: bool) -> None:
         """The process is gone: with power, the machine says so to whoever is connected."""
-        for connection in self._clients:
+        for connection, client in self._clients.items():
+            client.is_gone = True
             if power:
                 connection.vanish()
             else:
                 connection.refuse()
         self._clients.clear()
+
+
+def _raise(error: BaseException) -> None:
+    raise error

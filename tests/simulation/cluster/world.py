@@ -36,6 +36,7 @@ from tests.simulation.cluster.producers import make_producers
 from tests.simulation.cluster.producing import ProducingClient
 from tests.simulation.cluster.scheduler import Scheduler
 from tests.simulation.cluster.share_watch import ShareWatch
+from tests.simulation.cluster.spreading_producers import add_spreading
 from tests.simulation.cluster.strangers import Strangers
 from tests.simulation.cluster.transfer_facts import TOPICS
 from tests.simulation.cluster.transfer_watch import TransferWatch
@@ -106,6 +107,8 @@ class World:
             self.shares = ShareWatch(self, Random(seed + 15))
             self.clients = (*self.clients, *self.shares.nodes)
         self.is_settling = False
+        self.turn_ms = 0
+        """How long a broker collects plain requests that it then serves together."""
         self.unwritten: set[int] = set()
         """Brokers that lost their high watermarks, see `damage.py`."""
         self._make_clients()
@@ -137,6 +140,7 @@ class World:
         for client in (*self.producers, *consumers):
             self.scheduler.at(1_000 + self.rng.randrange(500), client.start)
         add_unbounded(self)
+        add_spreading(self)
 
     def _topics(self) -> list[TopicSpec]:
         """Every promise that this world can keep: synced or cached, one or two in sync."""
