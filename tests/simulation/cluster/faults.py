@@ -383,6 +383,8 @@ COUNTED = (
     "plain request waited for replicas",
     "plain request refused after its append",
     "plain fetch of a follower",
+    "fetch of a follower that has everything",
+    "follower answered with what was just appended",
     "plain answer to a follower",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""

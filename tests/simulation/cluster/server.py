@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.produce import refuse_late
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
@@ -19,6 +19,7 @@ from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Encoded, Hangup, Parked
 from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
+from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.records.plain_produce import PlainRequest, compiled
 from josefine_broker.wire.codec import (
     RequestHeader,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["IN_FLIGHT_MAX", "LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
+PEER = Peer(listener=LISTENER, address="127.0.0.1:5", principal="User:ANONYMOUS")
 IN_FLIGHT_MAX = 8
 """Requests of a connection that are worked on; what comes behind them waits in its backlog."""
 
@@ -99,8 +101,12 @@ class Server:
         header = parse_request_header(view)
         answer = self._serve_plain(view)
         if answer is None:
-            found = fetch_for_follower(self._process.ctx, view, self._handle)
-            self._process.world.met["plain fetch of a follower"] += found is not None
+            found = fetch_for_follower(self._process.ctx, view, PEER, self._handle)
+            met = self._process.world.met
+            met["plain fetch of a follower"] += found is not None
+            met["fetch of a follower that has everything"] += bool(
+                found and isinstance(found[1], CaughtUp)
+            )
             answer = None if found is None else found[1]
         if isinstance(answer, list):
             answer = b"".join(answer)
@@ -111,7 +117,7 @@ class Server:
         slot = _Slot(header, answer)
         client.pending.append(slot)
         if slot.parked is not None:
-            slot.parked.on_done = lambda _: self._answered(connection)
+            slot.parked.on_done = lambda parked: self._answered(connection, parked)
 
     def _serve_plain(self, frame: memoryview) -> Any:
         """The whole answer to a plain produce request, or the token that waits for it; None: the
@@ -143,7 +149,7 @@ class Server:
     def _handle(self, header: RequestHeader, request: Any) -> Any:
         """The answer of the table's handler."""
         api = SERVED[header.api_key]
-        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
+        info = RequestInfo(header, PEER.principal, PEER.address, PEER.listener)
         assert not self._is_serving, "a request is served from within another one"
         self._is_serving = True
         try:
@@ -153,9 +159,12 @@ class Server:
         self._is_serving = False
         return answer
 
-    def _answered(self, connection: Connection) -> None:
+    def _answered(self, connection: Connection, parked: Parked) -> None:
         client = self._clients.get(connection)
         met = self._process.world.met
+        met["follower answered with what was just appended"] += bool(
+            isinstance(parked, CaughtUp) and parked.is_answered_from_append
+        )
         met["request served from the backlog after an answer"] += bool(client and client.backlog)
         self._work_off(connection)
 
