@@ -401,6 +401,13 @@ def _end(hosted: HostedPartition, request: FetchRequest) -> int:
     return end
 
 
+def read_again(
+    ctx: Context, info: RequestInfo, request: FetchRequest, plan: FetchPlan
+) -> FetchResponse:
+    """The answer to a request that has waited."""
+    return _answer(ctx, info, plan, _read_all(ctx, info, request, plan, is_first=False).results)
+
+
 class _Waiting(Parked):
     """A parked fetch. Reads once more when its wait ends."""
 
@@ -421,8 +428,7 @@ class _Waiting(Parked):
         ctx, info, plan = self._ctx, self._info, self._plan
         if plan.session is not None and plan.session.waiting is self:
             plan.session.waiting = None
-        found = _read_all(ctx, info, self._request, plan, is_first=False)
-        self.complete(_answer(ctx, info, plan, found.results))
+        self.complete(read_again(ctx, info, self._request, plan))
 
 
 class _WaitingFollower(_Waiting):

@@ -93,7 +93,8 @@ def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str
     def serve(frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         answer = fetch_plain(ctx, plain, frame, peer)
         if answer is None:
-            found = fetch_for_follower(ctx, frame, partial(_handled, handle, refuse, stats, peer))
+            handled = partial(_handled, handle, refuse, stats, peer)
+            found = fetch_for_follower(ctx, frame, peer, handled)
             if found is None:
                 return None
             header, served = found

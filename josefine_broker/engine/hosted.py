@@ -64,9 +64,10 @@ class LogPort(Protocol):
 
     def append_plain(
         self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
-    ) -> int | None:
+    ) -> "tuple[int, Buffer] | None":
         """Stamp and store the batches of these requests, of `size` bytes in all: the offset of the
-        first. None: nothing was stored; `append` may store them, or has the reason."""
+        first, and what was stored. None: nothing was; `append` may store them, or has the
+        reason."""
         ...
 
     def append_copies(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:

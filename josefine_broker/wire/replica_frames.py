@@ -24,8 +24,8 @@ from josefine_broker.wire.fetch import (
 from josefine_broker.wire.primitives import Buffer, uuid_of, varint
 
 __all__ = [
-    "decode_replica_request", "decode_replica_response", "encode_replica_request",
-    "encode_replica_response",
+    "decode_replica_request", "decode_replica_response", "encode_replica_records",
+    "encode_replica_request", "encode_replica_response",
 ]  # fmt: skip
 
 FIRST_VERSION, LAST_VERSION = 15, 18
@@ -133,6 +133,28 @@ def encode_replica_response(
     if size <= JOINED_BYTES_MAX:
         return [b"".join((before, *records, _TAIL))]
     return [before, *records, _TAIL]
+
+
+def encode_replica_records(
+    correlation_id: int,
+    session_id: int,
+    topic_id: bytes,
+    index: int,
+    high_watermark: int,
+    log_start_offset: int,
+    records: Buffer,
+) -> list[Buffer]:
+    """The whole frame of an answer that has records of one partition."""
+    size = len(records)
+    written = varint(size + 1)
+    before = _ONE_ANSWER.pack(
+        _ONE_ANSWER.size - 4 + len(written) + size + len(_TAIL),
+        correlation_id, 0, 0, 0, session_id, 2,
+        topic_id, 2, index, 0, high_watermark, high_watermark, log_start_offset, 0, -1,
+    )  # fmt: skip
+    if size <= JOINED_BYTES_MAX:
+        return [b"".join((before, written, records, _TAIL))]
+    return [before + written, records, _TAIL]
 
 
 def decode_replica_response(version: int, frame: memoryview) -> tuple[int, FetchResponse] | None:

@@ -4,18 +4,23 @@ Rules: an event is noted for every follower that has asked for its notes; the on
 what it has seen. So a look at the noted partitions finds what a look at all of them would find.
 """
 
+from josefine_broker.records.crc import Buffer
+
 PartitionKey = tuple[str, int]
 
 
 class FollowerNews:
     """One per broker."""
 
-    __slots__ = ("_changes", "events")
+    __slots__ = ("_changes", "events", "grown")
 
     def __init__(self) -> None:
         self.events = 0
         """How many events followers had, whether their fetch was waiting or not: a fetch that is
         being read must not miss one."""
+        self.grown: dict[PartitionKey, tuple[int, Buffer]] = {}
+        """What was appended since the followers were woken last, where that is at hand: the offset
+        of its first record, and its batches. Emptied as soon as they are woken."""
         self._changes: dict[int, dict[PartitionKey, None]] = {}
 
     def note(self, partition: PartitionKey) -> None:

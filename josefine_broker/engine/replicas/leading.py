@@ -149,6 +149,7 @@ def wake_followers(ctx: Context, broker_ids: Iterable[int]) -> None:
     for broker_id in broker_ids:
         if broker_id != ctx.broker_id:
             ctx.parked.wake_follower(broker_id, now_ms)
+    ctx.parked.followers.grown.clear()
 
 
 def brokers_changed(ctx: Context) -> None:

@@ -123,9 +123,10 @@ def append_checked(
     tp, hosted, found, now_ms = ready
     records, size_bytes, _, _, _, acks_all, has_producers = found
     partition, log = hosted.partition, hosted.log
-    base_offset = log.append_plain(requests, size_bytes, partition.leader_epoch, now_ms)
-    if base_offset is None:
+    appended = log.append_plain(requests, size_bytes, partition.leader_epoch, now_ms)
+    if appended is None:
         return None
+    base_offset = appended[0]
     if has_producers:
         sent = (((each[12], each[13], each[14], each[7]), each[9]) for each in requests)
         partition.producers.record_next(sent, base_offset, now_ms)
@@ -142,6 +143,7 @@ def append_checked(
         assert not acks_all or partition.high_watermark >= base_offset + records, "not committed"
     else:
         replicas.update(dict.fromkeys(note_appended(ctx, tp, hosted, base_offset)))
+        ctx.parked.followers.grown[tp] = appended
     return base_offset
 
 

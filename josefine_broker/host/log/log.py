@@ -185,7 +185,7 @@ class PartitionLog:
 
     def append_plain(
         self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
-    ) -> int | None:
+    ) -> tuple[int, Buffer] | None:
         """See `LogPort`."""
         last, sync = self._segments[-1], self._sync
         return append_plain(last, sync, self.config, requests, size, leader_epoch, now_ms)

@@ -13,6 +13,7 @@ from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.log.log_sync import LogSync
 from josefine_broker.host.log.segment import RELATIVE_OFFSET_MAX, Segment
 from josefine_broker.records.batch import BatchHeader
+from josefine_broker.records.crc import Buffer
 from josefine_broker.records.plain_produce import Assembled, PlainRequest, compiled
 
 
@@ -24,8 +25,9 @@ def append_plain(
     size: int,
     leader_epoch: LeaderEpoch,
     now_ms: int,
-) -> int | None:
-    """The offset of the first batch, or None: nothing was appended. `segment` is the log's last."""
+) -> tuple[int, Buffer] | None:
+    """The offset of the first batch, and the bytes of all, or None: nothing was appended. `segment`
+    is the log's last."""
     if compiled is None or not _takes_many(segment, sync, config, size):
         return None
     assert leader_epoch >= segment.last_leader_epoch, f"leader epoch {leader_epoch} is old"
@@ -35,7 +37,7 @@ def append_plain(
         config.index_interval_bytes, segment.max_timestamp_ms,
     )  # fmt: skip
     is_written = _write(segment, sync, config, assembled, leader_epoch, now_ms)
-    return base_offset if is_written else None
+    return (base_offset, assembled[0]) if is_written else None
 
 
 def append_copies(

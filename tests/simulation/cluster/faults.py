@@ -395,6 +395,8 @@ COUNTED = (
     "plain request for several partitions refused",
     "plain requests for the same partitions",
     "plain fetch of a follower",
+    "fetch of a follower that has everything",
+    "follower answered with what was just appended",
     "plain answer to a follower",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""

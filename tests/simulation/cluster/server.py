@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["IN_FLIGHT_MAX", "LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
-PEER = Peer(listener=LISTENER, address="127.0.0.1:5")
+PEER = Peer(listener=LISTENER, address="127.0.0.1:5", principal="User:ANONYMOUS")
 IN_FLIGHT_MAX = 8
 """Requests of a connection that are worked on; what comes behind them waits in its backlog."""
 
@@ -222,8 +222,12 @@ class Server:
     def serve_now(self, client: _Client, view: memoryview) -> None:
         """Serve a request that is not plain, or that the turn left out."""
         header = parse_request_header(view)
-        found = fetch_for_follower(self._process.ctx, view, self._handle)
-        self._process.world.met["plain fetch of a follower"] += found is not None
+        found = fetch_for_follower(self._process.ctx, view, PEER, self._handle)
+        met = self._process.world.met
+        met["plain fetch of a follower"] += found is not None
+        met["fetch of a follower that has everything"] += bool(
+            found and isinstance(found[1], CaughtUp)
+        )
         answer: Any = None if found is None else found[1]
         if isinstance(answer, list):
             answer = b"".join(answer)
@@ -234,12 +238,12 @@ class Server:
         slot = _Slot(header, answer)
         client.pending.append(slot)
         if slot.parked is not None:
-            slot.parked.on_done = lambda _: self._answered(client)
+            slot.parked.on_done = lambda parked: self._answered(client, parked)
 
     def _handle(self, header: RequestHeader, request: Any) -> Any:
         """The answer of the table's handler."""
         api = SERVED[header.api_key]
-        info = RequestInfo(header, "User:ANONYMOUS", "127.0.0.1:5", LISTENER)
+        info = RequestInfo(header, PEER.principal, PEER.address, PEER.listener)
         assert not self._is_serving, "a request is served from within another one"
         self._is_serving = True
         try:
@@ -249,8 +253,11 @@ class Server:
         self._is_serving = False
         return answer
 
-    def _answered(self, client: _Client) -> None:
+    def _answered(self, client: _Client, parked: Parked) -> None:
         met = self._process.world.met
+        met["follower answered with what was just appended"] += bool(
+            isinstance(parked, CaughtUp) and parked.is_answered_from_append
+        )
         met["request served from the backlog after an answer"] += bool(client.backlog)
         self.work_off(client)
 

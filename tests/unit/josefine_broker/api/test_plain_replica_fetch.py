@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.host.net.dispatch import Peer
 from tests.unit.josefine_broker.api.replicas import Replicas
 
 FETCH_17 = b"\0\x01\0\x11"
+PEER = Peer(listener="PLAINTEXT", address="127.0.0.1:5")
 
 
 @pytest.mark.parametrize(
@@ -20,4 +22,4 @@ def test_a_frame_whose_header_is_damaged_is_left_to_the_route(rest: bytes) -> No
         raise AssertionError("the frame has no request")
 
     ctx = Replicas().ctx[1]
-    assert fetch_for_follower(ctx, memoryview(FETCH_17 + rest), handle) is None
+    assert fetch_for_follower(ctx, memoryview(FETCH_17 + rest), PEER, handle) is None

@@ -33,7 +33,9 @@ def plain(*values: bytes) -> tuple[list[PlainRequest], int]:
 
 
 def append_to(log: PartitionLog, *values: bytes, now_ms: int = NOW_MS) -> int | None:
-    return append_plain(log._segments[-1], log._sync, log.config, *plain(*values), EPOCH, now_ms)
+    where = log._segments[-1], log._sync, log.config
+    appended = append_plain(*where, *plain(*values), EPOCH, now_ms)
+    return None if appended is None else appended[0]
 
 
 def test_batches_of_one_append_are_read_like_any_others_also_after_recovery() -> None:
