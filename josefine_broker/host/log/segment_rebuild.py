@@ -99,6 +99,11 @@ class SegmentRebuild:
         """The first offset that is missing in the copy, and was not deleted."""
         return max(self.cursor, min(self._log_start, self.end_offset - 1))
 
+    @property
+    def progress(self) -> tuple[bool, int]:
+        """See `RebuildPort`."""
+        return self._distrusts, self.wanted
+
     def copy(self, breathe: Callable[[], None]) -> int | None:
         """Copy our own batches while they are intact; returns the first offset that has to be
         fetched, None at the end of the segment. Raises OSError, CorruptData."""
