@@ -186,7 +186,7 @@ def test_follower_that_ends_before_its_last_epoch_started_is_told_where_that_was
 
 @pytest.mark.parametrize("case", ["compacted", "deleted"])
 def test_start_of_an_epoch_that_is_not_known_is_no_reason_to_cut_a_follower(case: str) -> None:
-    """Its first batches were cleaned away, or are below the log start, and the follower has them."""
+    """Its first batches were cleaned away, or are below the log start. The follower has them."""
     partition = Partition(ProducerState(), LeaderEpochs([(2, 0), (4, 10)]))
     if case == "deleted":
         partition.started_at(15)
