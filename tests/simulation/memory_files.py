@@ -30,6 +30,19 @@ class Inode:
         self.durable = b""
         self.unreadable: set[int] = set()
         """Where sectors start that the disk cannot read any more."""
+        self._freed: set[int] = set()
+        """Of these, the ones that were cut off since the last sync: a power cut may undo that."""
+
+    def free_from(self, size: int) -> None:
+        """The file is cut. What is written there later is on other sectors of the disk, or on the
+        same ones: a disk remaps a bad sector when it is written."""
+        self._freed |= {each for each in self.unreadable if each >= size}
+        self.unreadable -= self._freed
+
+    def synced(self) -> None:
+        """The disk has the file as it was written."""
+        self.durable = bytes(self.data)
+        self._freed.clear()
 
     def after_power_loss(self, rng: Random) -> Inode:
         durable, data = self.durable, self.data
@@ -54,7 +67,7 @@ class Inode:
         survivor = Inode()
         survivor.data = found
         survivor.durable = bytes(found)
-        survivor.unreadable = set(self.unreadable)
+        survivor.unreadable = {each for each in self.unreadable | self._freed if each < size}
         return survivor
 
 
@@ -104,6 +117,7 @@ class MemoryFile:
         self._reopen()
         if size < len(data):
             del data[size:]
+            self._inode.free_from(size)
         else:
             data += bytes(size - len(data))
 
@@ -113,7 +127,8 @@ class MemoryFile:
         if files.failing_sync or self._inode in files.failing or files.fails(self._path):
             raise OSError(errno.EIO, "sync failed")
         self._files.syncs += 1
-        self._inode.durable = bytes(self._data())
+        self._data()
+        self._inode.synced()
 
     def close(self) -> None:
         self._closed = True

@@ -5,7 +5,7 @@ client or follower finds where its log diverges from ours. The log stores `to_by
 checkpoint.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 from struct import Struct
@@ -89,6 +89,17 @@ class LeaderEpochs:
         at = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
         end_offset = self._starts[at].start_offset
         return EpochEnd(self._starts[at - 1].epoch if at else epoch, end_offset)
+
+    def end_before(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEnd | None:
+        """Where the epoch before `epoch` ended, if `epoch` started at `log_end_offset` or later: a
+        log with that end can have no batch of it. None: it can, or the start is unknown."""
+        at = bisect_left(self._starts, epoch, key=lambda start: start.epoch)
+        if not 0 < at < len(self._starts):
+            return None
+        found, start_offset = self._starts[at]
+        if found != epoch or start_offset < log_end_offset:
+            return None
+        return EpochEnd(self._starts[at - 1].epoch, start_offset)
 
     def truncate_end(self, end_offset: int) -> None:
         """The log was truncated to `end_offset`: epochs that start at or past it are removed."""

@@ -297,20 +297,22 @@ class Partition:
         return self.followers is not None and self.followers.get(replica_id) is not None
 
     def diverging(
-        self, fetch_offset: int, last_fetched_epoch: LeaderEpoch, log_end_offset: int
+        self, fetch_offset: int, fetched_epoch: LeaderEpoch, log_end_offset: int, *, has_holes: bool
     ) -> tuple[LeaderEpoch, int] | None:
         """Where a follower's log diverges from ours: (epoch, end offset) of the largest epoch not
         above the follower's last one; None when it does not diverge (KIP-595, KIP-279).
+        `has_holes`: the first batches of an epoch may have been cleaned away here.
 
         Raises KafkaError(offset_out_of_range) for an epoch that is unknown here.
         """
-        epoch, end_offset = self.epochs.end_of(last_fetched_epoch, log_end_offset)
+        epoch, end_offset = self.epochs.end_of(fetched_epoch, log_end_offset)
         if epoch < 0:
-            raise KafkaError(ErrorCode.offset_out_of_range, f"epoch {last_fetched_epoch} unknown")
+            raise KafkaError(ErrorCode.offset_out_of_range, f"epoch {fetched_epoch} unknown")
         # The follower has records of an epoch that is unknown here, or more of the last common one.
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
+        if epoch < fetched_epoch or end_offset < fetch_offset:
             return epoch, end_offset
-        return None
+        # An epoch has one start. A log that ends before it has its last epoch from a flipped bit.
+        return None if has_holes else self.epochs.end_before(epoch, fetch_offset)
 
     # What happened to the log.
 

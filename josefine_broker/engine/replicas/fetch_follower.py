@@ -107,7 +107,8 @@ def read_for_follower(
     # does not have our records up to there, and must not move the high watermark (KIP-279).
     if part.last_fetched_epoch >= 0 and offset >= start:
         try:
-            diverging = partition.diverging(offset, part.last_fetched_epoch, end)
+            epoch, has_holes = part.last_fetched_epoch, hosted.settings.log.may_have_holes
+            diverging = partition.diverging(offset, epoch, end, has_holes=has_holes)
         except KafkaError as error:
             return out_of_range(hosted, part, error.code), 0, False
         if diverging is not None:

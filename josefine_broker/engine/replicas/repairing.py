@@ -218,8 +218,8 @@ class Repairs:
         """Use what a replica sent and copy on, on the worker's thread; `_copied` continues."""
         rebuild = work.rebuild
         assert rebuild is not None
-        # If this offset moves on, what the replica sent was of use.
-        before = rebuild.wanted
+        # If it changes, what the replica sent was of use.
+        before = rebuild.progress
 
         # On the thread of the worker: it touches the copy alone, nothing of the broker.
         def job(breathe: Callable[[], None]) -> bool | Exception:
@@ -234,7 +234,7 @@ class Repairs:
             return False
 
         def done(result: bool | Exception | None) -> None:
-            has_moved = result is True or rebuild.wanted != before
+            has_moved = result is True or rebuild.progress != before
             self._copied(work, result, sender, has_moved=has_moved)
 
         try:
@@ -328,11 +328,8 @@ class Repairs:
         differ from its log."""
         ctx, hosted = self._ctx, work.hosted
         key = (hosted.topic_id, work.tp.partition)
-        if (
-            hosted.partition.awaits_repair
-            and replica == hosted.partition.leader
-            and ctx.hosted.fetchers.of(key) is None
-        ):
+        is_its_leader = hosted.partition.awaits_repair and replica == hosted.partition.leader
+        if is_its_leader and ctx.hosted.fetchers.of(key) is None:
             begin_to_follow(ctx, work.tp, hosted)
 
     def _ask(self, work: _Work) -> None:
@@ -370,9 +367,12 @@ class Repairs:
             return
         if is_answered(answer):
             self._follow_if_leader(work, replica)
-            if may_have_it and work.hosted.may_end_as(replica, wanted):
-                self._ask_for_end(work, replica, wanted)
-                return
+            if work.hosted.may_end_as(replica, wanted):
+                if may_have_it:
+                    self._ask_for_end(work, replica, wanted)
+                    return
+                if ends_at(answer, wanted) and self._is_cut_for_leader(work, replica, wanted):
+                    return
         # What this leader does not give them, its followers do not get later.
         is_leader = partition.leader == self._ctx.broker_id
         if may_have_it and not (is_leader and is_answered(answer)):

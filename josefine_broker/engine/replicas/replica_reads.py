@@ -77,7 +77,8 @@ def records_of(
 
 
 def ends_at(answer: FetchResponse | None, offset: int) -> bool:
-    """Whether this answer to a read of the offset after it shows that the log ends there."""
+    """Whether this answer to a read of the offset after it shows that the log ends there; to a read
+    of this offset, that it ends before it."""
     if answer is None or answer.error_code or not answer.topics:
         return False
     found = answer.topics[0].partitions[0]

@@ -99,6 +99,11 @@ class SegmentRebuild:
         """The first offset that is missing in the copy, and was not deleted."""
         return max(self.cursor, min(self._log_start, self.end_offset - 1))
 
+    @property
+    def progress(self) -> tuple[bool, int]:
+        """See `RebuildPort`."""
+        return self._distrusts, self.wanted
+
     def copy(self, breathe: Callable[[], None]) -> int | None:
         """Copy our own batches while they are intact; returns the first offset that has to be
         fetched, None at the end of the segment. Raises OSError, CorruptData."""
@@ -107,7 +112,8 @@ class SegmentRebuild:
         count = 0
         while self.cursor < self.end_offset:
             batch = None if self._distrusts else self._ours() or self._ours_at_start()
-            if batch is None:
+            # No checksum covers its epoch: that of our last batch may have flipped upwards.
+            if batch is None or (self._may_differ and self._starts_epoch(parse_header(batch))):
                 return self.wanted
             self._take(batch)
             count += 1
@@ -141,9 +147,10 @@ class SegmentRebuild:
                 )
             is_older = header.leader_epoch < before.last_leader_epoch
             # The first of a later leader proves nothing about ours before it: they may be another
-            # leader's, who lost. A log that ends in the later epoch would look like its own.
-            is_newer = header.leader_epoch > before.last_leader_epoch and before.size_bytes > 0
-            if (is_older or (is_newer and self._may_differ)) and not self._distrusts:
+            # leader's, who lost. A log that ends in the later epoch would look like its own. If
+            # this batch is ours, too, both logs are equal before it.
+            is_newer = self._starts_epoch(header) and not self._is_ours(header)
+            if (is_older or is_newer) and not self._distrusts:
                 # Epochs never fall: one of ours only looked intact, with a damaged epoch.
                 self._start_again()
                 return
@@ -159,6 +166,17 @@ class SegmentRebuild:
             self._target.was_filled |= not header.record_count
             if not self._distrusts and self._ours() is not None:
                 return
+
+    def _starts_epoch(self, header: BatchHeader) -> bool:
+        """Whether this batch is the first of a later epoch, in a log whose epochs are unknown."""
+        before = self._target.segment
+        is_later = header.leader_epoch > before.last_leader_epoch and before.size_bytes > 0
+        return is_later and self._may_differ
+
+    def _is_ours(self, header: BatchHeader) -> bool:
+        """Whether our batch at the end of the copy is intact, and the same."""
+        ours = self._ours()
+        return ours is not None and parse_header(ours) == header
 
     def _is_after_another_leaders(self, header: BatchHeader) -> bool:
         """Whether a batch for the start of the segment proves nothing about ours before it."""

@@ -22,6 +22,12 @@ class RebuildPort(Protocol):
         ...
 
     @property
+    def progress(self) -> tuple[bool, int]:
+        """Changes with each batch of use that is supplied: also with one which shows that a batch
+        of our own is wrong, so that the copy has started again."""
+        ...
+
+    @property
     def bytes_fetched(self) -> int: ...
 
     def copy(self, breathe: Callable[[], None]) -> int | None:

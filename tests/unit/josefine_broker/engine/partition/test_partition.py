@@ -167,10 +167,32 @@ def test_follower_of_an_epoch_that_the_leader_never_had_is_told_where_it_parted(
     """KIP-279: it may lie wholly within ours and hold other records all the same."""
     partition = Partition(ProducerState(), LeaderEpochs([(2, 0), (4, 10)]))
 
-    assert partition.diverging(8, 3, 12) == (2, 10)
-    assert partition.diverging(8, 2, 12) is None
-    assert partition.diverging(12, 2, 12) == (2, 10)
-    assert partition.diverging(12, 4, 12) is None
+    assert partition.diverging(8, 3, 12, has_holes=False) == (2, 10)
+    assert partition.diverging(8, 2, 12, has_holes=False) is None
+    assert partition.diverging(12, 2, 12, has_holes=False) == (2, 10)
+    assert partition.diverging(12, 4, 12, has_holes=False) is None
+
+
+@pytest.mark.parametrize(("end", "place"), [(8, (2, 10)), (10, (2, 10)), (11, None)])
+def test_follower_that_ends_before_its_last_epoch_started_is_told_where_that_was(
+    end: int, place: tuple[int, int] | None
+) -> None:
+    """A flipped bit made the epoch of its last batch a later one: nothing that the leader sent
+    fitted after it (life 44040)."""
+    partition = Partition(ProducerState(), LeaderEpochs([(2, 0), (4, 10)]))
+
+    assert partition.diverging(end, 4, 12, has_holes=False) == place
+
+
+@pytest.mark.parametrize("case", ["compacted", "deleted"])
+def test_start_of_an_epoch_that_is_not_known_is_no_reason_to_cut_a_follower(case: str) -> None:
+    """Its first batches were cleaned away, or are below the log start. The follower has them."""
+    partition = Partition(ProducerState(), LeaderEpochs([(2, 0), (4, 10)]))
+    if case == "deleted":
+        partition.started_at(15)
+
+    assert partition.diverging(15, 4, 20, has_holes=False) is None
+    assert partition.diverging(8, 4, 20, has_holes=True) is None
 
 
 def test_epochs_past_the_log_end_are_gone_when_it_leads() -> None:

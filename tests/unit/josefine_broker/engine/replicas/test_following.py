@@ -369,3 +369,30 @@ def test_a_follower_at_a_limit_that_lasts_notes_it(two_replicas: Replicas) -> No
     limit = two_replicas.ctx[2].storage.limit
     assert "Errno 122" in limit.reason
     assert two_replicas.ctx[1].storage.limit.reason == ""
+
+
+def test_a_follower_whose_last_epoch_flipped_to_a_later_one_is_cut_before_it(
+    two_replicas: Replicas,
+) -> None:
+    """No checksum covers the epoch, and the checkpoint of epochs was lost, too (life 44040)."""
+    for value in (b"a", b"b"):
+        two_replicas.produce(1, value)
+        two_replicas.run()
+    two_replicas.kill(2)
+    two_replicas.lead(1)
+    two_replicas.produce(1, b"c", acks=1)
+    files = two_replicas.files[2]
+    (path,) = (each for each in files.names if each.endswith(".log"))
+    *_, (last, _) = iter_batches(bytes(files.names[path].data))
+    flipped = two_replicas.entry().leader_epoch
+    files.names[path].data[last + LEADER_EPOCH_AT : last + LEADER_EPOCH_AT + 4] = flipped.to_bytes(
+        4
+    )
+    for each in [each for each in files.names if each.endswith("leader-epochs.checkpoint")]:
+        files.remove(each)
+
+    two_replicas.start(2)
+    two_replicas.run()
+
+    assert two_replicas.records(2) == two_replicas.records(1)
+    assert two_replicas.ctx[2].hosted.counters.truncations == 1

@@ -1,4 +1,5 @@
-"""A repair whose replica has damage past the end of its leader's log."""
+"""Where a repair may cut a log for its leader's: at the end of that log, and not where it only
+starts again."""
 
 from __future__ import annotations
 
@@ -8,7 +9,12 @@ import pytest
 
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX
-from tests.unit.josefine_broker.engine.replicas.test_repairing import LOG, VALUES, differing
+from tests.unit.josefine_broker.engine.replicas.test_repairing import (
+    LOG,
+    VALUES,
+    Damaged,
+    differing,
+)
 
 
 def test_log_whose_damage_lies_past_the_end_of_its_leaders_log_is_cut_there() -> None:
@@ -29,13 +35,32 @@ def test_log_whose_damage_lies_past_the_end_of_its_leaders_log_is_cut_there() ->
     assert cluster.values(2) == [*VALUES, b"x"]
 
 
+def test_log_whose_damage_lies_far_past_the_end_of_its_leaders_log_is_cut_there() -> None:
+    """The leader had lost more than what is damaged here. What is in between was known to be
+    committed, so nothing else could cut it (life 44629)."""
+    cluster = differing()
+    hosted = cluster.hosted(2)
+    hosted.served_by = 3, hosted.partition.leader_epoch
+    cluster.hosted(3).log.truncate_to(3)
+
+    cluster.repair(2)
+
+    assert hosted.log.log_end_offset == 5
+    assert not cluster.damaged(2)
+
+
+@pytest.mark.parametrize("leaders_end", [5, 3])
 @pytest.mark.parametrize("case", ["another epoch", "committed", "damaged there"])
-def test_log_is_not_cut_where_its_leaders_log_is_not_known_to_end_before_it(case: str) -> None:
+def test_log_is_not_cut_where_its_leaders_log_is_not_known_to_end_before_it(
+    case: str, leaders_end: int
+) -> None:
     """A leader that does not serve yet may still take its end from this replica; what was committed
     is cut by nobody; and a leader whose own batch is damaged there has more."""
     cluster = differing()
     hosted = cluster.hosted(2)
     hosted.served_by = 3, hosted.partition.leader_epoch
+    if case != "damaged there":
+        cluster.hosted(3).log.truncate_to(leaders_end)
     if case == "another epoch":
         hosted.served_by = 3, LeaderEpoch(hosted.partition.leader_epoch - 1)
     elif case == "committed":
@@ -53,3 +78,30 @@ def test_log_is_not_cut_where_its_leaders_log_is_not_known_to_end_before_it(case
 
     assert hosted.log.log_end_offset == 7
     assert cluster.damaged(2)
+
+
+def test_log_is_not_cut_where_its_copy_starts_again() -> None:
+    """The leader's batches fit, and one of them is the first of a later epoch: the copy starts
+    again with them. From the first offset, that looked like batches that do not fit: the whole log
+    was cut, with committed batches that are damaged at the leader (life 44484)."""
+    cluster = Damaged()
+    cluster.lead(1)
+    cluster.run()
+    for value in (b"f", b"g"):
+        cluster.produce(1, value)
+        cluster.run()
+    cluster.spoil(2, *range(6))
+    cluster.spoil(1, 6)
+    hosted: Any = cluster.hosted(2)
+    hosted.log.damage.lacks_batches = True
+    hosted.partition.damaged()
+    hosted.partition.epochs.clear()
+    cluster.silent = {3}
+
+    for broker_id in (2, 1, 2):
+        cluster.repair(broker_id, after_ms=RETRY_MS_MAX)
+
+    assert "a log was cut where it differs from its leader's" not in cluster.messages()
+    for broker_id in (1, 2):
+        assert cluster.values(broker_id) == [*VALUES, b"f", b"g"]
+        assert not cluster.damaged(broker_id)

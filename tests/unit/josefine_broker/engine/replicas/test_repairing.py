@@ -69,7 +69,7 @@ class Damaged(Replicas):
             for segment in log._segments:
                 segment.reads.forget()
             with pytest.raises(KafkaError):
-                log.read(number, 1, end_offset=len(VALUES))
+                log.read(number, 1, end_offset=log.log_end_offset)
 
     def repair(self, broker_id: int, *, after_ms: int = 0) -> None:
         self.advance(after_ms)

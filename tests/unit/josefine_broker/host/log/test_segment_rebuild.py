@@ -468,3 +468,46 @@ def test_batch_of_a_later_leader_starts_a_segment_only_where_the_one_before_is_i
     with nullcontext() if is_taken else pytest.raises(CorruptData, match="a leader who lost"):
         made.supply(fetched(peer, 3))
     made.close()
+
+
+def lacking(files: MemoryFiles, epochs: list[int]) -> PartitionLog:
+    """A log whose epochs are unknown, because its second batch is damaged since before it was
+    opened."""
+    log = open_log(files, CONFIG)
+    for number, epoch in enumerate(epochs):
+        append(log, [b"%d" % number], leader_epoch=epoch)
+    log.roll()
+    position, size = spans(files)[1]
+    first_file(files)[position + size - 1] ^= 1
+    log.damage.note(log._segments[0], 0, "a test", is_checksum_known=False)
+    log.damage.lacks_batches = True
+    return log
+
+
+def test_own_batch_whose_epoch_has_flipped_upwards_is_not_taken_for_a_later_leaders() -> None:
+    """It is the last one: no batch of an older epoch follows it here (life 44040)."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = lacking(files, [0, 0, 0, 2]), open_log(disk, CONFIG)
+    for number in range(4):
+        append(peer, [b"%d" % number], leader_epoch=0)
+    peer.roll()
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)
+
+
+@pytest.mark.parametrize("has_peer", [True, False], ids=["confirmed", "nobody answers"])
+def test_own_first_batch_of_a_later_epoch_is_used_if_no_replica_has_another(has_peer: bool) -> None:
+    """No more is fetched than what is damaged, and the batch that starts the epoch."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = lacking(files, [0, 0, 0, 1, 1]), open_log(disk, CONFIG)
+    for number, epoch in enumerate([0, 0, 0, 1, 1][: 5 if has_peer else 2]):
+        append(peer, [b"%d" % number], leader_epoch=epoch)
+    peer.roll()
+
+    made = rebuild(log, files, [peer], LeaderEpochs())
+
+    assert [*iter_batches(bytes(first_file(files)))][-1][1].leader_epoch == 1
+    sizes = [size for _, size in spans(files)]
+    assert made.bytes_fetched == sizes[1] + has_peer * sizes[3]
