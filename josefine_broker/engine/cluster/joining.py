@@ -3,7 +3,8 @@
 Any broker of the cluster returns the members and the leader (DISCOVER). The leader proposes the new
 broker's registration (PROPOSE); from then on the controller adds it to Raft. A voter that returns
 with an empty data directory is refused, because it has forgotten its votes and the blocks that it
-acknowledged. A broker that only wants to be seen sends DISCOVER to all: the greetings do the rest.
+acknowledged; one that has its data, and does not know yet that it votes, waits for its blocks. A
+broker that only wants to be seen sends DISCOVER to all: the greetings do the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.errors import Fatal, KafkaError
 from josefine_broker.engine.cluster.address_book import AddressBook
 from josefine_broker.engine.cluster.admission import why_not_payload
+from josefine_broker.engine.cluster.frames import Hello
 from josefine_broker.engine.cluster.messages import (
     Discover,
     Discovered,
@@ -251,18 +253,24 @@ def for_level(image: MetadataImage, change: bytes) -> bytes:
 # -- as the leader
 
 
-def why_not_proposed(image: MetadataImage, voters: Collection[int], own_id: int, peer: int,
-                     change: bytes) -> str:  # fmt: skip
-    """Why the leader refuses for good to propose this for `peer`; empty: it proposes it."""
+def unproposed(image: MetadataImage, voters: Collection[int], own_id: int, peer: Hello,
+               change: bytes) -> ProposeAnswer | None:  # fmt: skip
+    """The leader's answer where it does not propose this for `peer`; None: it proposes it."""
+    broker_id = peer.node_id
     reason = why_not_payload(change)
     if reason is not None:
-        return f"a registration that cannot be read: {reason}"
+        return ProposeAnswer(refused=f"a registration that cannot be read: {reason}")
     register, _ = decode_change(change)
-    if not isinstance(register, RegisterBroker) or register.broker_id != peer:
-        return "a broker proposes its own registration and nothing else"
-    if peer in voters:
-        return f"{forgotten(peer)}{way_back(peer, image.brokers.get(own_id), ())}"
-    return ""
+    if not isinstance(register, RegisterBroker) or register.broker_id != broker_id:
+        return ProposeAnswer(refused="a broker proposes its own registration and nothing else")
+    if broker_id not in voters:
+        return None
+    # Who presents the cluster has its promises (`host/damaged_metadata.py`). It was stopped before
+    # the block came that made it a voter, and takes itself for a broker that joins.
+    if peer.cluster_id:
+        return ProposeAnswer(failed=f"broker {broker_id} votes here: the block is on its way to it")
+    way = way_back(broker_id, image.brokers.get(own_id), ())
+    return ProposeAnswer(refused=f"{forgotten(broker_id)}{way}")
 
 
 def proposed(image: MetadataImage, change: bytes, result: Result) -> ProposeAnswer:

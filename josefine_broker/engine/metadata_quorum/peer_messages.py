@@ -18,7 +18,7 @@ from josefine_broker.engine.cluster.joining import (
     PROPOSE_TIMEOUT_MS,
     for_level,
     proposed,
-    why_not_proposed,
+    unproposed,
 )
 from josefine_broker.engine.cluster.messages import (
     Discover,
@@ -125,9 +125,9 @@ class Hearing:
             answer(ProposeAnswer(failed=f"broker {own_id} is not the leader"))
             return
         image = self._ctx.image
-        reason = why_not_proposed(image, members.voters, own_id, peer.node_id, said.change)
-        if reason:
-            answer(ProposeAnswer(refused=reason))
+        without = unproposed(image, members.voters, own_id, peer, said.change)
+        if without is not None:
+            answer(without)
             return
         if peer.node_id in members.learners:  # it was a member before and lost its data
             quorum.forget_progress(peer.node_id)

@@ -18,6 +18,7 @@ from josefine_broker.engine.coordinators.transactions_host import (
     expire_transactions,
     tick_transactions,
 )
+from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.changes import At, RegisterBroker
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata_quorum.apply_committed import resume, to_be_hosted
@@ -88,8 +89,8 @@ class Process:
         self.server = Server(self)
         self._forwarder = Forwarder(self)
         self.ctx.ports.forward = self._forwarder.ask
-        self.catch_ups = CatchUps(self.ctx, resume)
-        self.repairs = Repairs(self.ctx, self.hosting.damaged, work_at_once, resume)
+        self.catch_ups = CatchUps(self.ctx, self._take_role)
+        self.repairs = Repairs(self.ctx, self.hosting.damaged, work_at_once, self._take_role)
         settings = ScrubSettings(interval_ms=SCRUB_MS, bytes_per_second_max=1 << 40)
         self.scrub = Scrub(manager, work_at_once, machine.clock, settings)
 
@@ -190,6 +191,11 @@ class Process:
 
     def _synced(self, tp: TopicPartition) -> None:
         log_synced(self.ctx, tp)
+        self.touches_links = True
+
+    def _take_role(self, ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
+        """As in `compose/upkeep.py`: it may follow a leader from now on, without a new image."""
+        resume(ctx, tp, hosted)
         self.touches_links = True
 
     # -- what follows each of them
@@ -296,6 +302,7 @@ class Process:
         if self.world.faults.rot_per_second:
             self.scrub.step()
         self.repairs.step()
+        self.touches_links |= next(iter(self.repairs), None) is not None  # as `_take_role`
         self.catch_ups.step()
         check_isrs(self.ctx)
         tick_transactions(self.ctx)

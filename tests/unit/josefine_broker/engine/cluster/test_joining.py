@@ -6,6 +6,7 @@ import pytest
 
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.engine.cluster.address_book import AddressBook
+from josefine_broker.engine.cluster.frames import Hello
 from josefine_broker.engine.cluster.joining import (
     PAUSE_MS,
     Ask,
@@ -13,7 +14,7 @@ from josefine_broker.engine.cluster.joining import (
     Step,
     as_newcomer,
     for_level,
-    why_not_proposed,
+    unproposed,
 )
 from josefine_broker.engine.cluster.messages import (
     Discover,
@@ -136,23 +137,46 @@ def test_nobody_to_ask_is_a_round_too() -> None:
     assert (one.step, one.wake_at_ms()) == (Step.PAUSING, 10 + PAUSE_MS)
 
 
-def why_not(peer: int, change: Change, voters: tuple[int, ...] = (1,)) -> str:
-    payload = encode_change(change, Origin(peer, 0))
-    return why_not_proposed(MetadataImage(cluster_id="c"), voters, 1, peer, payload)
+def greeting(cluster_id: str = "") -> Hello:
+    return Hello(node_id=9, to=1, cluster_id=cluster_id, address="nine:1")
+
+
+def answer_to(
+    change: Change, voters: tuple[int, ...] = (1,), cluster_id: str = ""
+) -> ProposeAnswer | None:
+    payload = encode_change(change, Origin(9, 0))
+    return unproposed(MetadataImage(cluster_id="c"), voters, 1, greeting(cluster_id), payload)
+
+
+def own_and_others() -> tuple[RegisterBroker, ...]:
+    return tuple(RegisterBroker(broker_id=id_, incarnation="i", endpoints=()) for id_ in (9, 8))
 
 
 def test_leader_proposes_a_newcomers_own_registration_and_nothing_else() -> None:
-    own, others = (RegisterBroker(broker_id=id_, incarnation="i", endpoints=()) for id_ in (9, 8))
-    nothing_else = "a broker proposes its own registration and nothing else"
+    own, others = own_and_others()
+    nothing_else = ProposeAnswer(refused="a broker proposes its own registration and nothing else")
 
-    assert why_not(9, own) == ""
-    assert why_not(9, others) == nothing_else
-    assert why_not(9, UnregisterBroker(broker_id=9)) == nothing_else
-    assert why_not(9, own, voters=(1, 9)).startswith(
+    assert answer_to(own) is None
+    assert answer_to(own, cluster_id="c") is None
+    assert answer_to(others) == nothing_else
+    assert answer_to(UnregisterBroker(broker_id=9)) == nothing_else
+    unread = unproposed(MetadataImage(cluster_id="c"), (1,), 1, greeting(), b"{}")
+    assert unread is not None
+    assert unread.refused.startswith("a registration that cannot be")
+
+
+def test_voter_is_refused_without_its_data_and_waits_for_its_blocks_with_them() -> None:
+    """A learner that was killed when it became a voter does not know that it is one. It has its
+    promises and was refused for good as one that had lost them (seed 43963)."""
+    own, _ = own_and_others()
+
+    lost, waits = answer_to(own, (1, 9)), answer_to(own, (1, 9), cluster_id="c")
+
+    assert lost is not None
+    assert lost.refused.startswith(
         "broker 9 votes in this cluster, but came with an empty data directory"
     )
-    image = MetadataImage(cluster_id="c")
-    assert why_not_proposed(image, (1,), 1, 9, b"{}").startswith("a registration that cannot be")
+    assert waits == ProposeAnswer(failed="broker 9 votes here: the block is on its way to it")
 
 
 def registration(**logs: Completeness) -> RegisterBroker:
