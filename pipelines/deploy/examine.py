@@ -186,8 +186,8 @@ class Examiner:
                     "records of the live table are gone"
                 )
             begun[pair.what] = self._begun_of(pair, tip)
-            # A shadow is ahead of its table if the sinks ended at different offsets and one that was
-            # ahead is swapped already: the shadows were filled to its end.
+            # A shadow is ahead of its table if the sinks were at different offsets, and the one
+            # that was ahead is swapped already: all shadows were filled to its end.
             shadow, _ = shadow_of_pair(pair).tip()
             if not is_swapped(pair, self._ident):
                 for of in (tip, shadow):
