@@ -3,9 +3,10 @@
 `python -m tests.proofs.deploys [--folder FOLDER] [--kills 1,2,3,4,4]`
 
 One broker, a producer that never stops, and the old file with `every: 3s`. The deploy is killed at
-each of its steps (twice at 4: each table of the two), then finished; the new file runs; the rollback
-is killed at 5 and 6, then timed, and the old file runs again. All the while a thread polls the table by delta-rs. A row names the file that made
-it, so a poll with both is a mixture; a poll with a missing or doubled id is a loss.
+each of its steps (at 4 after each of the two tables), then finished; the new file runs; the
+rollback is killed at each of its steps, then timed, and the old file runs again. A thread polls
+the table by delta-rs. A row names the file that made it, so a poll with both is a mixture; a poll
+with a missing or doubled id is a loss.
 """
 
 from __future__ import annotations
