@@ -381,6 +381,7 @@ WORDS: Mapping[str, Mapping[str, Word]] = {
         "offset": Word(expected="a whole number from 0 on", kind=Kind.NUMBER),
         "timestamp": Word(expected="a time such as 2026-01-01T00:00:00Z", kind=Kind.TEXT),
         "headers": Word(expected="a mapping of name: text", kind=Kind.SETTINGS),
+        "batch": Word(expected="a whole number from 1 on", kind=Kind.NUMBER),
     },
     "expectation": {
         "rows": Word(expected="a list of mappings of column: value", kind=Kind.TABLES),

@@ -17,6 +17,7 @@ from pipelines.config.units import time_ms
 from pipelines.model.pipeline import Decode
 from pipelines.model.test_case import Record, json_text
 
+_NO_BATCHES = "only a test of a file with a Python class that has a `state` knows batches"
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 
 
@@ -26,10 +27,17 @@ def record_of(
     number: int,
     value: Decode | None = None,
     key: Decode | None = None,
+    *,
+    has_batches: bool = False,
 ) -> Record:
     """One record. `topic` and `number` (its offset) are the defaults. `value`, `key`: how the
-    source decodes them."""
+    source decodes them. `has_batches`: whether `batch` has a meaning there."""
     offset = reader.number("offset")
+    batch = reader.number("batch")
+    if batch is not None and not has_batches:
+        reader.wrong_at("batch", _NO_BATCHES)
+    elif batch == 0:
+        reader.wrong_at("batch", "expected a whole number from 1 on")
     headers = reader.plain_texts("headers")
     return Record(
         key=_bytes(reader, "key", key),
@@ -39,6 +47,7 @@ def record_of(
         offset=number if offset is None else offset,
         timestamp=datetime.fromtimestamp((time_ms(reader, "timestamp") or 0) / 1000, UTC),
         headers=tuple((name, text.encode()) for name, text in headers.items()),
+        batch=batch or 1,
     )
 
 

@@ -44,6 +44,7 @@ def topic_of(source: Source) -> str:
 
 def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
     given: dict[str, tuple[Record, ...]] = {}
+    has_batches = any(each.state is not None for each in pipeline.transforms.values())
     for name, tables in reader.named_lists("given").items():
         source = pipeline.sources.get(name)
         if name in pipeline.lookups:
@@ -72,6 +73,7 @@ def _given(reader: Reader, pipeline: Pipeline) -> dict[str, tuple[Record, ...]]:
                 number,
                 source.decode,
                 source.decode_key,
+                has_batches=has_batches,
             )
             for number, table in enumerate(tables)
         )

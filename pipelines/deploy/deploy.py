@@ -8,15 +8,12 @@ the first one's.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base import failpoints
-from pipelines.base.errors import PipelineError, RunError
+from pipelines.base.errors import RunError
 from pipelines.deploy.examine import (
     Examiner,
     Seen,
@@ -36,6 +33,7 @@ from pipelines.deploy.shadow import (
     shadow_of,
 )
 from pipelines.deploy.swap import Committer, Wanted, fence, prepare, rollback, swap
+from pipelines.deploy.table_log import remove_drafts, remove_folder
 from pipelines.model.meaning import fingerprint
 from pipelines.model.pipeline import Pipeline, Source
 from pipelines.model.plan import compile_plan
@@ -213,13 +211,14 @@ class Deploy:
         self.clean()
 
     def clean(self) -> None:
-        """Remove what the shadow run has left."""
-        for pair in self.pairs:
-            for path in (pair.shadow, f"{pair.shadow}_lost"):
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(path)
-        with suppress(FileNotFoundError, PipelineError):
-            shutil.rmtree(Path(checkpoint_path(self.new, self.ident).removeprefix("file://")))
+        """Remove what the shadow run and killed commands have left."""
+        # A kill in between must leave what the next command can continue: no checkpoint that is
+        # ahead of its tables, no table that is ahead of its dead letters.
+        remove_folder(checkpoint_path(self.new, self.ident).removeprefix("file://"))
+        for pair in reversed(self.pairs):
+            remove_drafts(pair.live)
+            remove_folder(f"{pair.shadow}_lost")
+            remove_folder(pair.shadow)
 
     def how_to_leave(self) -> str:
         """The command that removes the shadow tables."""

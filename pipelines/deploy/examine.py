@@ -186,9 +186,13 @@ class Examiner:
                     "records of the live table are gone"
                 )
             begun[pair.what] = self._begun_of(pair, tip)
+            # A shadow is ahead of its table if the sinks were at different offsets, and the one
+            # that was ahead is swapped already: all shadows were filled to its end.
+            shadow, _ = shadow_of_pair(pair).tip()
             if not is_swapped(pair, self._ident):
-                for p, end in tip.reached.ends.items():
-                    ends[p] = max(end, ends.get(p, end))
+                for of in (tip, shadow):
+                    for p, end in (of.reached.ends if of else {}).items():
+                        ends[p] = max(end, ends.get(p, end))
         if not begun:
             raise RunError(
                 f"no table of source `{source}` has a commit of this pipeline: there is nothing to "

@@ -12,6 +12,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
 from pipelines.storage.files import FolderFiles
 
+_DRAFT = ".deploy.tmp"
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 
 
@@ -119,7 +121,7 @@ class TableLog:
         """Commit as `version`; False if another writer has it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / f"{version:020d}.json"
-        draft = self._folder / f".{version:020d}.{os.getpid()}.deploy.tmp"
+        draft = _draft_of(target)
         with draft.open("w") as file:
             file.write(text)
             file.flush()
@@ -153,7 +155,7 @@ def link_files(shadow: str, live: str, state: TableState) -> None:
         if target.exists() and target.stat().st_size == source.stat().st_size:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.deploy.tmp")
+        draft = _draft_of(target)
         draft.unlink(missing_ok=True)
         try:
             os.link(source, draft)
@@ -162,3 +164,26 @@ def link_files(shadow: str, live: str, state: TableState) -> None:
         # VACUUM goes by this time, and would take a file of an old shadow for one left over.
         os.utime(draft)
         draft.rename(target)
+
+
+def _draft_of(target: Path) -> Path:
+    """The name under which this process makes a file: readers and VACUUM pass over it."""
+    return target.with_name(f".{target.name}.{os.getpid()}{_DRAFT}")
+
+
+def remove_drafts(table: str) -> None:
+    """Remove the drafts that killed commands have left; nothing else ever would."""
+    for draft in Path(table).rglob(f".*{_DRAFT}"):
+        pid = draft.name.removesuffix(_DRAFT).rpartition(".")[2]
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
+            draft.unlink(missing_ok=True)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder at once: a killed removal leaves nothing under the folder's own name."""
+    away = f"{path.rstrip('/')}__removed"
+    with suppress(FileNotFoundError):
+        shutil.rmtree(away)
+    with suppress(FileNotFoundError):
+        Path(path).rename(away)
+        shutil.rmtree(away)

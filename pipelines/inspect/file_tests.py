@@ -1,7 +1,8 @@
 """Runner of a pipeline file's tests: given records, its SQL in Spark, expected rows. No broker.
 
-A test's records are one batch into empty tables. Rows are compared as JSON in the node's own types,
-in any order, so `1` matches a BIGINT as well as a DOUBLE; bytes are compared as text.
+A test's records are one batch into empty tables; a Python class with a state gets them in the
+batches that they name (`transforms/class_batches.py`). Rows are compared as JSON in the node's own
+types, in any order, so `1` matches a BIGINT as well as a DOUBLE; bytes are compared as text.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from pipelines.dead_letters.left_out import RECORDS_MAX, FailedRecord
 from pipelines.dead_letters.record_search import TooManyError, without
 from pipelines.dead_letters.sink_steps import FailedRecords, SinkSteps
 from pipelines.exactly_once.verdict_messages import clear_reason
-from pipelines.model.pipeline import OnError, Pipeline, Source
+from pipelines.model.pipeline import OnError, Pipeline, Source, Transform
 from pipelines.model.plan import PipelinePlan, compile_plan
 from pipelines.model.test_case import Case, Expectation, Record, json_text
 from pipelines.run.failed_record import letters_of
 from pipelines.sinks.targets import target_of
 from pipelines.sources.driver_rows import source_frame
 from pipelines.transforms import checks as checking
-from pipelines.transforms import dataframes
+from pipelines.transforms import class_batches, dataframes
 from pipelines.transforms.decoders import reading_of
 from pipelines.transforms.topic_rows import JSON_TEXT
 
@@ -233,26 +234,60 @@ def _frame(spark: SparkSession, plan: PipelinePlan, case: Case, node: str) -> Da
     sink = pipeline.sinks.get(node)
     check = pipeline.checks.get(node)
     name = sink.input if sink else check.on if check else node
-    good: dict[str, DataFrame] = {}
-    for source in (pipeline.sources[each] for each in plan.nodes[name].sources):
-        reading = reading_of(source, offline=True)
-        # Computed once: what follows has plans of the decoded columns alone.
-        parsed = dataframes.parse(_records(spark, source, case), reading, is_kept=True)
-        parsed = parsed.localCheckpoint()
-        if check is None and source.has_on_error(OnError.FAIL):
-            dataframes.fail_on_bad(parsed, source, reading)
-        good[source.name] = dataframes.good_rows(parsed, reading)
+    fails, stateful = check is None, _class_of(plan, name)
+    if stateful is None:
+        at, good = None, _good(spark, plan, case, name, fails=fails)
+    else:
+        at = stateful.name
+        good = {at: _of_class(spark, plan, case, stateful, fails=fails)}
     if check is not None:
-        return dataframes.nodes_of(plan, [name], good).made[name].where(checking.failing(check))
+        return dataframes.nodes_of(plan, [name], good, at).made[name].where(checking.failing(check))
     if sink is None:
-        return dataframes.rows_of(plan, node, good)
+        return dataframes.rows_of(plan, node, good, at)
     if sink.on_error is OnError.DEAD_LETTER:
         failing = [each.place for each in _failing(plan, node, good)]
         good = {name: without(rows, failing) for name, rows in good.items()}
     checks = plan.sinks[node].checks
-    nodes = dataframes.nodes_of(plan, [sink.input, *(each.on for each in checks)], good)
+    wanted = [sink.input, *(each.on for each in checks)]
+    nodes = dataframes.nodes_of(plan, wanted, good, at)
     checking.judge(sink.name, checks, checking.count(nodes.made, checks))
     return dataframes.first_rows(target_of(sink).rows(pipeline, nodes.rows[sink.input]))
+
+
+def _good(
+    spark: SparkSession, plan: PipelinePlan, case: Case, node: str, *, fails: bool
+) -> dict[str, DataFrame]:
+    """The good rows of each source of a node. `fails`: as a run does, at a bad record of a source
+    with `on_error: fail`."""
+    good: dict[str, DataFrame] = {}
+    for source in (plan.pipeline.sources[each] for each in plan.nodes[node].sources):
+        reading = reading_of(source, offline=True)
+        # Computed once: what follows has plans of the decoded columns alone.
+        parsed = dataframes.parse(_records(spark, source, case), reading, is_kept=True)
+        parsed = parsed.localCheckpoint()
+        if fails and source.has_on_error(OnError.FAIL):
+            dataframes.fail_on_bad(parsed, source, reading)
+        good[source.name] = dataframes.good_rows(parsed, reading)
+    return good
+
+
+def _class_of(plan: PipelinePlan, node: str) -> Transform | None:
+    """The Python class with a state among the transforms of a node; a sink has one at most."""
+    transforms = (plan.pipeline.transforms[name] for name in plan.nodes[node].transforms)
+    return next((each for each in transforms if each.state is not None), None)
+
+
+def _of_class(
+    spark: SparkSession, plan: PipelinePlan, case: Case, transform: Transform, *, fails: bool
+) -> DataFrame:
+    """All rows that the class gives for the batches of a test."""
+    batches = []
+    for part in case.batches():
+        node = transform.inputs[0]
+        good = _good(spark, plan, part, node, fails=fails)
+        rows = dataframes.rows_of(plan, node, good)
+        batches.append(class_batches.Batch(rows=rows, clock_ms=part.clock_ms))
+    return class_batches.rows_of(transform, batches)
 
 
 def _dead_letters(spark: SparkSession, plan: PipelinePlan, case: Case) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -29,7 +29,8 @@ def _key(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A given record. `value` None: a null value."""
+    """A given record. `value` None: a null value. `batch`: its micro-batch, from 1 on; only a
+    Python class with a state gets batches one by one."""
 
     key: bytes | None
     value: bytes | None
@@ -38,6 +39,7 @@ class Record:
     offset: int
     timestamp: datetime
     headers: tuple[tuple[str, bytes], ...] = ()
+    batch: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +67,21 @@ class Case:
     given: Mapping[str, tuple[Record, ...]]
     expected: tuple[Expectation, ...]
     tables: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+    def batches(self) -> list[Case]:
+        """The test as one of each of its batches, in their order; one without records, too."""
+        every = [record for records in self.given.values() for record in records]
+        numbers = sorted({record.batch for record in every}) or [1]
+        return [replace(self, given=self._of_batch(number)) for number in numbers]
+
+    def _of_batch(self, number: int) -> dict[str, tuple[Record, ...]]:
+        return {
+            source: tuple(record for record in records if record.batch == number)
+            for source, records in self.given.items()
+        }
+
+    @property
+    def clock_ms(self) -> int:
+        """The time of a clock that goes by the records: that of the newest one."""
+        times = [each.timestamp for records in self.given.values() for each in records]
+        return max((round(at.timestamp() * 1000) for at in times), default=0)

@@ -33,7 +33,7 @@ from pipelines.run.options import NO_WISHES, Wishes
 from pipelines.run.prepare import RunContext, prepare
 from pipelines.run.queries import FailedError, held_tables, start, stop_all, why_ended
 from pipelines.run.sink_handle import SinkHandle
-from pipelines.run.sink_lifecycle import After, SinkLives, after, together
+from pipelines.run.sink_lifecycle import After, SinkLives, after, poll_s, together
 from pipelines.sources.josefine import SourceKind
 from pipelines.sources.kinds import ANY_KIND
 from pipelines.spark.jvm import has_gone, watched
@@ -41,8 +41,6 @@ from pipelines.transforms.shared_batches import SharedRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-POLL_S = 0.05
 
 
 def run_sinks(
@@ -120,7 +118,8 @@ class _Run:
             self.lives = SinkLives(self.names, self.pipeline.restart)
         try:
             self._start()
-            while self.lives.left() and not self.stop.wait(POLL_S):
+            pause_s = poll_s(self.pipeline.every_ms)
+            while self.lives.left() and not self.stop.wait(pause_s):
                 self._turn()
         except BaseException:
             stop_all(self.handles.values())

@@ -59,6 +59,19 @@ class After(Enum):
     ALL_END = "the run ends"
 
 
+POLL_MIN_S, POLL_MAX_S = 0.05, 0.5
+POLLS_OF_INTERVAL = 10
+
+
+def poll_s(every_ms: int | None) -> float:
+    """The pause between two looks at a run's queries. Each asks the JVM about each sink: 20 times a
+    second it was two thirds of what a run costs that waits for records. A run without an interval
+    should end as soon as its queries do; one with an interval notices a dead query soon enough."""
+    if every_ms is None:
+        return POLL_MIN_S
+    return min(POLL_MAX_S, max(POLL_MIN_S, every_ms / 1000 / POLLS_OF_INTERVAL))
+
+
 def next_life(life: Life, turn: Turn) -> Life:
     """The state after an event. Raises Fatal for a pair that `TRANSITIONS` does not list."""
     after = TRANSITIONS.get((life, turn))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_TIME_MODES = {"event_time": "EventTime", "processing_time": "ProcessingTime", "none": "None"}
+TIME_MODES = {"event_time": "EventTime", "processing_time": "ProcessingTime", "none": "None"}
 """`timers` of the file → Spark's time mode."""
 _MODULE = re.compile(r"^(?:\w+\.)+(?=\w)")
 
@@ -32,7 +32,7 @@ def rows_of(transform: Transform, rows: DataFrame) -> DataFrame:
 
     state = transform.state
     assert state is not None
-    processor = _processor(transform)
+    processor = processor_of(transform)
     kinds = {name.lower() for name in rows.columns}
     for key, place in zip(state.keys, state.key_places, strict=True):
         if key.lower() not in kinds:
@@ -42,7 +42,7 @@ def rows_of(transform: Transform, rows: DataFrame) -> DataFrame:
     grouped = rows.groupBy(*[F.col(quoted(key)) for key in state.keys])
     try:
         made = grouped.transformWithState(
-            processor, state.schema, "Append", _TIME_MODES[state.timers]
+            processor, state.schema, "Append", TIME_MODES[state.timers]
         )
         _ = made.schema
     except PySparkException as error:
@@ -73,7 +73,7 @@ def why_class_failed(transform: Transform, error: Exception) -> str:
     return f"transform `{transform.name}`: {function.file}:{lines[-1]}: {why}"
 
 
-def _processor(transform: Transform) -> Any:
+def processor_of(transform: Transform) -> Any:
     """An object of the class, with the TTL of the file. Raises ConfigError."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 

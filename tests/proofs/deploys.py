@@ -1,25 +1,22 @@
 """A proof of deploys under load and kills: readers see old or new rows. Prints one line of verdict.
 
-`python -m tests.proofs.deploys [--folder FOLDER] [--kills 1,2,3,4,4@2]`
+`python -m tests.proofs.deploys [--folder FOLDER] [--kills 1,2,3,4,4]`
 
 One broker, a producer that never stops, and the old file with `every: 3s`. The deploy is killed at
-each of its steps, then finished; the new file runs; the rollback is killed once, timed, and the old
-file runs again. All the while a thread polls the table by delta-rs. A row names the file that made
-it, so a poll with both is a mixture; a poll with a missing or doubled id is a loss.
+each of its steps (at 4 after each of the two tables), then finished; the new file runs; the
+rollback is killed at each of its steps, then timed, and the old file runs again. A thread polls
+the table by delta-rs. A row names the file that made it, so a poll with both is a mixture; a poll
+with a missing or doubled id is a loss.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,26 +25,19 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import NewTopic
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_broker.records.builder import Record, build_batch
+from tests.proofs.runs import SPARK, folder_of, kill, produce
+from tests.proofs.runs import Lab as Commands
 from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "events"
 PARTITION = TopicPartition(TOPIC, 0)
 BATCH, BATCHES_MAX = 5, 1_000
 """Records at once; the reader compares all rows in each poll, so they stay few."""
 
-FILE = """
-version: 1
-name: proof
-spark:
-  master: "local[2]"
-  conf:
-    spark.sql.shuffle.partitions: 2
-    spark.driver.memory: 1g
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-  checkpoint: ${LAB}/checkpoints
+FILE = (
+    SPARK
+    + """
 sources:
   events:
     type: josefine
@@ -63,6 +53,7 @@ sinks:
 dead_letter: { type: delta, path: "${LAB}/tables/dead" }
 trigger: { %s }
 """
+)
 
 
 @dataclass
@@ -110,19 +101,15 @@ class Load:
                     break
 
     def _produce(self, client: BlockingClient) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        values = [json.dumps({"id": self.sent + n}).encode() for n in range(BATCH)]
-        records = [Record(None, value, (), now_ms) for value in values]
-        client.produce({PARTITION: build_batch(records)})
+        ids = range(self.sent, self.sent + BATCH)
+        produce(client, PARTITION, (json.dumps({"id": n}).encode() for n in ids))
         self.sent += BATCH
 
 
-@dataclass
-class Lab:
+@dataclass(kw_only=True)
+class Lab(Commands):
     """The two files over one broker."""
 
-    folder: Path
-    bootstrap: str
     rollback_s: float = 0.0
 
     @property
@@ -133,20 +120,11 @@ class Lab:
         for made in ("old", "new"):
             (self.folder / f"{made}.yaml").write_text(FILE % (made, "every: 3s"))
 
-    def command(self, *arguments: str, fail: str = "") -> subprocess.Popen[str]:
-        own = {"LAB": str(self.folder), "BOOTSTRAP": self.bootstrap, "PYTHONPATH": str(ROOT)}
-        more = {"JOSEFINE_FAIL": fail} if fail else {}
-        log = (self.folder / "commands.log").open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", "josefine_cli.main", "pipeline", *arguments],
-            env={**os.environ, **own, **more}, cwd=self.folder, text=True,
-            start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-
     def deploy(self, *options: str, fail: str = "") -> int:
         """The exit code of `pipeline deploy`."""
-        return self.finish(self.command("deploy", "new.yaml", "--against", "old.yaml", *options,
-                                        fail=fail))  # fmt: skip
+        files = ("new.yaml", "--against", "old.yaml")
+        more = {"JOSEFINE_FAIL": fail} if fail else {}
+        return self.finish(self.start("deploy", *files, *options, **more))
 
     def finish(self, process: subprocess.Popen[str]) -> int:
         try:
@@ -154,25 +132,17 @@ class Lab:
         finally:
             kill(process)
 
-    def versions(self) -> int:
-        return sum(1 for _ in self.table.glob("_delta_log/*.json"))
-
     def made(self) -> set[str]:
-        return set(DeltaTable(str(self.table)).to_pyarrow_table()["made"].to_pylist())
+        return {row["made"] for row in self.rows("lake")}
 
     def has_committed(self, process: subprocess.Popen[str]) -> None:
         """Waits until a run has committed a batch, or has ended."""
-        before = self.versions()
+        before = self.commits("tables/lake")
         wait_until(
-            lambda: self.versions() > before + 1 or process.poll() is not None, 200, "a commit"
+            lambda: self.commits("tables/lake") > before + 1 or process.poll() is not None,
+            200,
+            "a commit",
         )
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """SIGKILL for the driver with its JVM and workers, which are one group."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def prove(folder: Path, kills: list[str]) -> tuple[list[str], str]:
@@ -180,7 +150,7 @@ def prove(folder: Path, kills: list[str]) -> tuple[list[str], str]:
     with BrokerProcess(folder / "broker") as broker:
         with BlockingClient(broker.bootstrap) as client:
             client.create_topics([NewTopic(TOPIC, 1)])
-        lab = Lab(folder, broker.bootstrap)
+        lab = Lab(folder=folder, bootstrap=broker.bootstrap)
         lab.write_files()
         load = Load(broker.bootstrap)
         load.thread.start()
@@ -193,7 +163,7 @@ def prove(folder: Path, kills: list[str]) -> tuple[list[str], str]:
 
 def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]:
     wrong: list[str] = []
-    running = lab.command("run", "old.yaml")
+    running = lab.start("run", "old.yaml")
     poller = Poller(str(lab.table))
     reader = threading.Thread(target=poller.run)
     try:
@@ -207,7 +177,7 @@ def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]
             if len(lab.made()) != 1:
                 wrong.append(f"a mixture after a kill at {step}")
             if running.poll() is not None and lab.made() == {"old"}:
-                running = lab.command("run", "old.yaml")  # as a supervisor does
+                running = lab.start("run", "old.yaml")  # as a supervisor does
                 lab.has_committed(running)
         before = poller.polls
         if lab.deploy("--swap") != 0:
@@ -216,9 +186,9 @@ def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]
         if lab.made() != {"new"}:
             wrong.append(f"after the swap the table has {lab.made()}")
         wait_until(lambda: running.poll() is not None, 120, "the end of the old run")
-        running = lab.command("run", "new.yaml")
+        running = lab.start("run", "new.yaml")
         lab.has_committed(running)
-        rows = len(DeltaTable(str(lab.table)).to_pyarrow_table())
+        rows = len(lab.rows("lake"))
         return wrong + _take_back(lab, load, running, poller), (
             f"{poller.polls} polls {poller.seen}, {polls} of them in the last deploy, "
             f"{rows} rows of the new file, {lab.rollback_s:.1f} s for the rollback, "
@@ -234,8 +204,9 @@ def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]
 def _take_back(lab: Lab, load: Load, running: subprocess.Popen[str], poller: Poller) -> list[str]:
     """Roll back while the new file runs, then run the old one to the end of the load."""
     wrong = []
-    if (code := lab.deploy("--rollback", fail="mid_deploy:5")) != 137:
-        wrong.append(f"no kill at 5: exit {code}")
+    for step in (5, 6):
+        if (code := lab.deploy("--rollback", fail=f"mid_deploy:{step}")) != 137:
+            wrong.append(f"no kill at {step}: exit {code}")
     began_s = time.monotonic()
     code = lab.deploy("--rollback")
     lab.rollback_s = time.monotonic() - began_s
@@ -247,9 +218,9 @@ def _take_back(lab: Lab, load: Load, running: subprocess.Popen[str], poller: Pol
     poller.over.set()
     text = (lab.folder / "old.yaml").read_text()
     (lab.folder / "old.yaml").write_text(text.replace("every: 3s", "available_now: true"))
-    code = lab.finish(lab.command("run", "old.yaml"))
+    code = lab.finish(lab.start("run", "old.yaml"))
     poller.poll()
-    rows = len(DeltaTable(str(lab.table)).to_pyarrow_table())
+    rows = len(lab.rows("lake"))
     if code != 0 or rows != load.sent:
         wrong.append(f"at the end: exit {code}, {rows} rows of {load.sent} records")
     return wrong + poller.bad[:5]
@@ -258,10 +229,9 @@ def _take_back(lab: Lab, load: Load, running: subprocess.Popen[str], poller: Pol
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="default: a new temporary folder")
-    parser.add_argument("--kills", default="1,2,3,4,4@2")
+    parser.add_argument("--kills", default="1,2,3,4,4")
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="josefine-deploys-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_of(asked.folder, "deploys")
     began_s = time.monotonic()
     wrong, measured = prove(folder, [step for step in asked.kills.split(",") if step])
     verdict = f"NOT EXACT: {'; '.join(wrong)}" if wrong else "exact"

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -31,12 +29,10 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import NewTopic
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_broker.records.builder import Record, build_batch
-from tests.proofs.pipelines_under_faults import kill
+from tests.proofs.runs import Lab, folder_of, kill, produce, used_by
 from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = [TopicPartition("events", n) for n in range(2)]
 TICK_S = 0.25
 LATE_MAX, IDLE_MAX, FILES_MORE, FILE_HALF = 0.01, 0.02, 20, 2
@@ -81,7 +77,7 @@ def rest(process: subprocess.Popen[str], seconds: float) -> None:
     """Let time pass while the run goes on: how much happens in it is what is proven."""
     with suppress(subprocess.TimeoutExpired):
         code = process.wait(timeout=max(0.0, seconds))
-        raise AssertionError(f"the run has ended with {code}, see run.log")
+        raise AssertionError(f"the run has ended with {code}, see runs.log")
 
 
 def load(
@@ -95,10 +91,9 @@ def load(
     until_s, each = time.monotonic() + seconds, max(1, round(per_second * TICK_S / 2))
     due_s = time.monotonic()
     while time.monotonic() < until_s:
-        now_ms = time.time_ns() // 1_000_000
         for partition in PARTITIONS:
             values = (b'{"id": %d, "k": "k%d"}' % (n, n % 7) for n in range(first, first + each))
-            client.produce({partition: build_batch([Record(None, v, (), now_ms) for v in values])})
+            produce(client, partition, values)
             first += each
         due_s += TICK_S
         rest(process, due_s - time.monotonic())
@@ -121,16 +116,6 @@ def ages_s(table: Path) -> Iterator[float]:
             yield info["timestamp"] / 1000 - oldest_s
 
 
-def cpu_s(group: int) -> float:
-    """The CPU time of a process group."""
-    ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            said = stat.read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, said[11:13])) if int(said[2]) == group else 0
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def rows(table: Path) -> int:
     with suppress(Exception):  # there is no table yet
         return int(DeltaTable(str(table)).count())
@@ -141,28 +126,22 @@ def prove(folder: Path, form: Form) -> int:
     # Nothing is stopped between the phases: the targets are those of one run.
     table, file = folder / "out", folder / "proof.yaml"
     file.write_text(FILE.format(fresh_s=form.fresh_s, file_mb=form.file_mb))
-    with BrokerProcess(folder / "broker") as broker, (folder / "run.log").open("a") as log:
-        own = {"LAB": str(folder), "BOOTSTRAP": broker.bootstrap, "PYTHONPATH": str(ROOT)}
-        with BlockingClient(broker.bootstrap) as client:
-            client.create_topics([NewTopic("events", len(PARTITIONS))])
-            process = subprocess.Popen(
-                [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(file)],
-                env={**os.environ, **own}, cwd=folder, start_new_session=True, text=True,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
-            try:
-                made = load(client, process, 1, 1, 0)
-                wait_until(lambda: rows(table) == made, 120, "the first rows")
-                for per_second in form.loads:
-                    made = load(client, process, per_second, form.each_s, made)
-                    print(f"{per_second} records/s: {made} made, {rows(table)} there", flush=True)
-                wait_until(lambda: rows(table) == made, 600, "all rows")
-                rest(process, form.fresh_s)  # a compaction may still run: idle is what follows
-                before_s = cpu_s(process.pid)
-                rest(process, form.idle_s)
-                idle = (cpu_s(process.pid) - before_s) / form.idle_s
-            finally:
-                kill(process)
+    with BrokerProcess(folder / "broker") as broker, BlockingClient(broker.bootstrap) as client:
+        client.create_topics([NewTopic("events", len(PARTITIONS))])
+        process = Lab(folder=folder, bootstrap=broker.bootstrap).start("run", str(file))
+        try:
+            made = load(client, process, 1, 1, 0)
+            wait_until(lambda: rows(table) == made, 120, "the first rows")
+            for per_second in form.loads:
+                made = load(client, process, per_second, form.each_s, made)
+                print(f"{per_second} records/s: {made} made, {rows(table)} there", flush=True)
+            wait_until(lambda: rows(table) == made, 600, "all rows")
+            rest(process, form.fresh_s)  # a compaction may still run: idle is what follows
+            before_s = used_by(process.pid).cpu_s
+            rest(process, form.idle_s)
+            idle = (used_by(process.pid).cpu_s - before_s) / form.idle_s
+        finally:
+            kill(process)
     return verdict(table, form, idle)
 
 
@@ -186,8 +165,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--folder", type=Path, help="default: a new temporary folder")
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="josefine-fresh-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_of(asked.folder, "fresh")
     return prove(folder, SMALL if asked.small else FULL)
 
 

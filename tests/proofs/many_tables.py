@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -31,12 +29,10 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import NewTopic
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_broker.records.builder import Record, build_batch
-from tests.proofs.pipelines_under_faults import kill
+from tests.proofs.runs import Lab, folder_of, kill, produce, used_by
 from tests.support.broker import BrokerProcess
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 BATCH = 1_000
 RATIO_MAX, MEMORY_MAX_GB = 1.5, 4.0
 
@@ -62,46 +58,35 @@ trigger: { available_now: true }
 """
 
 
-class Proof:
+class Proof(Lab):
     """One broker, its topics, and the pipelines over them."""
 
     def __init__(self, folder: Path, bootstrap: str, seed: int, topics: int, records: int) -> None:
-        self.folder, self.bootstrap = folder, bootstrap
+        super().__init__(folder=folder, bootstrap=bootstrap)
         self.random = Random(seed)
         self.topics = [f"t-{n}" for n in range(topics)]
         self.records = records
         self.peak_gb = 0.0
 
     def produce(self) -> None:
-        now_ms = time.time_ns() // 1_000_000
         with BlockingClient(self.bootstrap) as client:
             client.create_topics([NewTopic(topic, 1) for topic in self.topics])
             for start in range(0, self.records, BATCH):
                 ids = range(start, min(start + BATCH, self.records))
                 values = [json.dumps({"id": n, "k": f"k{n % 7}"}).encode() for n in ids]
-                batch = build_batch([Record(None, value, (), now_ms) for value in values])
                 for topic in self.topics:
-                    client.produce({TopicPartition(topic, 0): batch})
+                    produce(client, TopicPartition(topic, 0), values)
 
     def file(self, name: str, path: str, rows: int) -> Path:
         file = self.folder / f"{name}.yaml"
         file.write_text(FILE % {"name": name, "path": path, "rows": rows})
         return file
 
-    def start(self, file: Path) -> subprocess.Popen[str]:
-        own = {"LAB": str(self.folder), "BOOTSTRAP": self.bootstrap, "PYTHONPATH": str(ROOT)}
-        log = (self.folder / "runs.log").open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", "josefine_cli.main", "pipeline", "run", str(file), "--json"],
-            env={**os.environ, **own}, cwd=self.folder, text=True, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-
     def killed(self, file: Path) -> None:
         """A run that dies at a random moment after its first commit."""
-        before, process = self.marks(), self.start(file)
+        before, process = self.commits(), self.start("run", str(file), "--json")
         try:
-            wait_until(lambda: self.marks() > before or process.poll() is not None, 300, "work")
+            wait_until(lambda: self.commits() > before or process.poll() is not None, 300, "work")
             # The random moment is the fault itself.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=self.random.uniform(0, 6))
@@ -112,21 +97,19 @@ class Proof:
 
     def timed(self, file: Path) -> tuple[float, float]:
         """An undisturbed run; its seconds, and those of CPU."""
-        begun_s, process = time.monotonic(), self.start(file)
+        begun_s, process = time.monotonic(), self.start("run", str(file), "--json")
         cpu_s = 0.0
         try:
             while process.poll() is None:
-                resident_gb, now_s = used(process.pid)
-                self.peak_gb, cpu_s = max(self.peak_gb, resident_gb), max(cpu_s, now_s)
+                used = used_by(process.pid)
+                self.peak_gb = max(self.peak_gb, used.gigabytes)
+                cpu_s = max(cpu_s, used.cpu_s + used.ended_cpu_s)
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(timeout=0.5)
         finally:
             kill(process)
         assert process.returncode == 0, f"exit {process.returncode}, see {self.folder}/runs.log"
         return time.monotonic() - begun_s, cpu_s
-
-    def marks(self) -> int:
-        return sum(1 for _ in self.folder.glob("tables/*/_delta_log/*.json"))
 
     def differences(self, folder: str) -> list[str]:
         """The tables that do not have each record once."""
@@ -140,20 +123,6 @@ class Proof:
         return wrong
 
 
-def used(group: int) -> tuple[float, float]:
-    """What a process group has of memory, and its seconds of CPU: driver, JVM and workers."""
-    pages = ticks = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            found = stat.read_text().rpartition(")")[2].split()
-            if int(found[2]) == group:
-                pages += int(stat.with_name("statm").read_text().split()[1])
-                # Its own, and those of its children that have ended.
-                ticks += sum(map(int, found[11:15]))
-    gigabytes = pages * os.sysconf("SC_PAGE_SIZE") / 2**30
-    return gigabytes, ticks / os.sysconf("SC_CLK_TCK")
-
-
 def prove(folder: Path, seed: int, topics: int, records: int, kills: int) -> int:
     with BrokerProcess(folder / "broker") as broker:
         proof = Proof(folder, broker.bootstrap, seed, topics, records)
@@ -163,7 +132,7 @@ def prove(folder: Path, seed: int, topics: int, records: int, kills: int) -> int
         wrong = []
         for number in range(kills):
             proof.killed(many)
-            print(f"kill {number + 1}: {proof.marks()} commits", flush=True)
+            print(f"kill {number + 1}: {proof.commits()} commits", flush=True)
         if kills:
             proof.timed(many)
             wrong = proof.differences("tables")
@@ -193,8 +162,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, help="of each topic")
     parser.add_argument("--kills", type=int)
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="josefine-many-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_of(asked.folder, "many")
     topics, records, kills = (8, 200, 2) if asked.small else (200, 10_000, 20)
     topics, records = asked.topics or topics, asked.records or records
     kills = kills if asked.kills is None else asked.kills

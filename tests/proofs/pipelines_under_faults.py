@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -28,32 +25,22 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from deltalake import DeltaTable
-
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import NewTopic
 from josefine_broker.client.io_blocking import BlockingClient
-from josefine_broker.records.builder import Record, build_batch
+from tests.proofs.runs import SPARK, Lab, folder_of, kill, produce
 from tests.support.cluster import Cluster
 from tests.support.committed import committed_records
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 EVENTS, OUT = "events", "out"
 KEYS = 7
 STALL_S = 300
 """An undisturbed run has failed when no sink commits for so long: a loaded machine is no fault."""
 
-FILE = """
-version: 1
-name: proof
-spark:
-  master: "local[2]"
-  conf:
-    spark.sql.shuffle.partitions: 2
-    spark.driver.memory: 1g
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-  checkpoint: ${LAB}/checkpoints
+FILE = (
+    SPARK
+    + """
 sources:
   events:
     type: josefine
@@ -89,14 +76,14 @@ dead_letter: { type: delta, path: "${LAB}/tables/dead" }
 trigger: { available_now: true }
 restart: { attempts: 5, backoff: 1s..5s }
 """
+)
 TABLES = ("appended", "latest", "sums", "versions")
 
 
-@dataclass
-class Proof:
+@dataclass(kw_only=True)
+class Proof(Lab):
     """One cluster, one pipeline file, and the events that went in."""
 
-    folder: Path
     cluster: Cluster
     random: Random
     sent: list[dict[str, Any]] = field(default_factory=list)
@@ -118,33 +105,21 @@ class Proof:
             by_partition[n % KEYS % 2].append(json.dumps(event).encode())
         by_partition[self.random.randrange(2)].append(b"not json")
         self.unreadable += 1
-        now_ms = time.time_ns() // 1_000_000
         with BlockingClient(self.cluster.bootstrap) as client:
             for partition, values in by_partition.items():
-                batch = build_batch([Record(None, value, (), now_ms) for value in values])
-                client.produce({TopicPartition(EVENTS, partition): batch})
+                produce(client, TopicPartition(EVENTS, partition), values)
 
     def command(self, *arguments: str) -> subprocess.Popen[str]:
-        """A verb of `josefine pipeline` as its own process group."""
-        own = {
-            "LAB": str(self.folder),
-            "BOOTSTRAP": self.cluster.bootstrap,
-            "PYTHONPATH": str(ROOT),
-        }
-        rows = str(self.random.randint(15, 60))
-        log = (self.folder / "runs.log").open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", "josefine_cli.main", "pipeline", *arguments],
-            env={**os.environ, **own, "ROWS": rows}, cwd=self.folder, text=True,
-            start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
+        """A verb of `josefine pipeline`, with micro-batches of another size each time."""
+        self.bootstrap = self.cluster.bootstrap
+        return self.start(*arguments, ROWS=str(self.random.randint(15, 60)))
 
     def finish(self, *arguments: str) -> None:
         """Waits for the command's end for as long as its sinks commit."""
         process, marks, until_s = self.command(*arguments), -1, 0.0
         try:
             while (code := process.poll()) is None:
-                if (now := self._marks()) != marks:
+                if (now := self.commits()) != marks:
                     marks, until_s = now, time.monotonic() + STALL_S
                 assert time.monotonic() < until_s, (
                     f"{' '.join(arguments)}: no commit in {STALL_S} s"
@@ -158,7 +133,7 @@ class Proof:
     def round(self) -> None:
         """Events, a run, and within it a dead broker, then a dead driver."""
         self.produce(self.random.randint(40, 120))
-        process, before = self.command("run", str(self.file)), self._marks()
+        process, before = self.command("run", str(self.file)), self.commits()
         try:
             self._wait_for_work(process, before)
             broker = self.random.choice(self.cluster.alive)
@@ -168,7 +143,7 @@ class Proof:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=self.random.uniform(1, 8))
             self.cluster.restart(broker)
-            self._wait_for_work(process, self._marks())
+            self._wait_for_work(process, self.commits())
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=self.random.uniform(0, 6))
             self.kills["driver"] += process.poll() is None
@@ -180,11 +155,7 @@ class Proof:
             self.kills["lost"] += 1
 
     def _wait_for_work(self, process: subprocess.Popen[str], before: int) -> None:
-        wait_until(lambda: self._marks() > before or process.poll() is not None, 300, "a write")
-
-    def _marks(self) -> int:
-        """The commits in the logs of all tables."""
-        return sum(1 for _ in self.folder.glob("tables/*/_delta_log/*.json"))
+        wait_until(lambda: self.commits() > before or process.poll() is not None, 300, "a write")
 
     def differences(self, *, replayed: bool) -> Iterator[str]:
         """What the tables and the topic have that the events do not explain."""
@@ -222,20 +193,6 @@ class Proof:
             "out": sorted(json.loads(each.value or b"{}")["id"] for each in records),
         }
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """By delta-rs."""
-        found: list[dict[str, Any]] = (
-            DeltaTable(str(self.folder / "tables" / table)).to_pyarrow_table().to_pylist()
-        )
-        return found
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """SIGKILL for the driver with its JVM and workers, which are one group."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
 
 def prove(folder: Path, rounds: int, seed: int) -> tuple[list[str], Proof]:
     """(what is wrong, the proof that ran)."""
@@ -243,7 +200,9 @@ def prove(folder: Path, rounds: int, seed: int) -> tuple[list[str], Proof]:
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic(EVENTS, 2, 3), NewTopic(OUT, 2, 3)])
         cluster.wait_settled()
-        proof = Proof(folder, cluster, Random(seed))
+        proof = Proof(
+            folder=folder, bootstrap=cluster.bootstrap, cluster=cluster, random=Random(seed)
+        )
         proof.file.write_text(FILE % "not held")
         for number in range(1, rounds + 1):
             proof.round()
@@ -262,8 +221,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--folder", type=Path, help="default: a new temporary folder")
     asked = parser.parse_args()
-    folder = asked.folder or Path(tempfile.mkdtemp(prefix="josefine-proof-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_of(asked.folder, "proof")
     began_s = time.monotonic()
     wrong, proof = prove(folder, asked.rounds, asked.seed)
     said = f"{asked.rounds} rounds, seed {asked.seed}, {len(proof.sent)} events, {proof.kills}"

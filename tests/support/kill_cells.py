@@ -75,7 +75,7 @@ class Cell(NamedTuple):
 
 IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
     (MODES, TABLES): "only a `path` with several tables comes there: test_table_family.py dies it",
-    (MODES, DEPLOY): "only `pipeline deploy` comes there: tests/proofs/deploys.py dies it",
+    (MODES, DEPLOY): "only `pipeline deploy` comes there: unit/pipelines/deploy/test_deaths.py",
     (MODES, POSITION): "only a stream of a table comes there: `STREAMED` has it",
     (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
     (TOPICS, REPLAY): "letters are not replayed into a topic: it gets a line in `dlq replay`",

@@ -4,12 +4,14 @@ table of one batch."""
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from pipelines.base.errors import ChainError, ConfigError, RunError
+from pipelines.inspect.file_tests import run_cases
 from pipelines.inspect.plan import plan
 from tests.spark.pipelines.files_lab import FilesLab
 
@@ -136,6 +138,36 @@ def names_the_line_of_an_error(lab):
     with pytest.raises(RunError, match=words) as error:
         lab.run()
     assert "\n" not in str(error.value)
+
+
+TESTS = """
+tests:
+- name: a silent key is a row once the watermark has passed it
+  given:
+    events:
+    - { value: { k: a, at: 2026-01-01T00:00:00Z } }
+    - { value: { k: a, at: 2026-01-01T00:00:05Z } }
+    - { value: { k: b, at: 2026-01-01T00:00:40Z }, batch: 2 }
+    - { value: { k: a, at: 2026-01-01T00:00:29Z }, batch: 3 }
+    - { value: { k: c, at: 2026-01-01T00:01:20Z }, batch: 3 }
+  expect:
+    lake: { rows: [ { k: a, n: 2 }, { k: b, n: 1 } ] }
+    clean: { count: 5 }
+- name: it fails
+  given: { events: [ %s{ value: { k: a, at: 2026-01-01T00:00:00Z } } ] }
+  expect: { lake: { count: 0 } }
+"""
+
+
+def test_a_test_of_the_file_gives_a_class_its_batches(lab):
+    """The row of `a` in the third batch is late by then, as it would be in a run."""
+    lab.write(PIPELINE + TESTS % ("{ value: { k: a, at: 2026-01-01T00:00:00Z } }, " * 8))
+
+    rings, fails = run_cases(lab.spark, lab.read())
+
+    assert rings.complaints == ()
+    assert len(fails.complaints) == 1
+    assert re.search(r"`silent`: .*silent.py:12: ZeroDivisionError", fails.complaints[0])
 
 
 REFUSED = [

@@ -49,6 +49,12 @@ def test_records_have_what_they_say_and_defaults_for_the_rest():
     assert third.headers == (("trace", b"t"),)
 
 
+def test_only_a_file_with_a_class_and_its_state_knows_batches():
+    text = GOOD + TESTS.replace("{ key: a,", "{ key: a, batch: 2,")
+
+    assert "a Python class that has a `state` knows batches" in complaint(text)
+
+
 def test_expectations_are_rows_or_a_number():
     clean, lake = case_of(TESTS).expected
 

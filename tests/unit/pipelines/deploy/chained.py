@@ -23,18 +23,20 @@ P = TopicPartition("orders", 0)
 IDS = {"orders": "id1"}
 
 
-def log_at(path: Path) -> TableLog:
-    return TableLog(str(path), NAME)
+def log_at(path: Path, name: ChainName = NAME) -> TableLog:
+    return TableLog(str(path), name)
 
 
 def committer(ident: str = "d1", run: str = "run-of-deploy") -> Committer:
     return Committer(ident=ident, run=run, now_ms=lambda: 1_700_000_000_000)
 
 
-def append(path: Path, offsets: range, kind: str, *, repeats: bool = True) -> None:
+def append(
+    path: Path, offsets: range, kind: str, name: ChainName = NAME, *, repeats: bool = True
+) -> None:
     """A batch of a sink: a row for each offset, and the chain's next commit. `repeats`: as runs do,
     the fact of a deploy."""
-    log = log_at(path)
+    log = log_at(path, name)
     tip = log.tip()[0] if path.exists() else None
     number = (log.txn_version() if path.exists() else 0) + 1
     end = TopicOffsets(ends={P: offsets.stop}, topic_ids=IDS)
@@ -42,13 +44,13 @@ def append(path: Path, offsets: range, kind: str, *, repeats: bool = True) -> No
     facts: dict[str, Any] = {"mode": "append"}
     if tip is not None and repeats and DEPLOYED in tip.said:
         facts[DEPLOYED] = tip.said[DEPLOYED]
-    link = Link(pipeline="orders", sink="lake", run=f"run-{kind}", facts=facts)
+    link = Link(pipeline=name.pipeline, sink=name.sink, run=f"run-{kind}", facts=facts)
     assert tip is None or tip.reached.ends == {P: offsets.start}
     said = json.dumps(said_of(link, "", commit, number, None))
     rows = pa.table({"id": list(offsets), "kind": [kind] * len(offsets)})
     properties = CommitProperties(
         custom_metadata={"userMetadata": said},
-        app_transactions=[Transaction(NAME.app_id, number)],
+        app_transactions=[Transaction(name.app_id, number)],
     )
     write_deltalake(str(path), rows, mode="append", commit_properties=properties)
 

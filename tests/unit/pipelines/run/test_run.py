@@ -119,7 +119,7 @@ def run(monkeypatch):
 
     monkeypatch.setattr(running, "start", start)
     monkeypatch.setattr(running, "has_gone", lambda spark: False)
-    monkeypatch.setattr(running, "POLL_S", 0.0)
+    monkeypatch.setattr(running, "poll_s", lambda _: 0.0)
     return made
 
 

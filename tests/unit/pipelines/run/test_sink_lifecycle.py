@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.base.errors import ChainError, RunError, TooManyLettersError
 from pipelines.model.retry_policy import LOST, RETRIES, Restart
-from pipelines.run.sink_lifecycle import After, Life, SinkLives, after
+from pipelines.run.sink_lifecycle import POLL_MAX_S, After, Life, SinkLives, after, poll_s
 
 ONCE = Restart(attempts=1, first_ms=1, last_ms=1)
 
@@ -67,3 +67,10 @@ def test_a_run_is_over_when_each_sink_has_ended_or_failed():
     assert lives.left() == []
     assert lives.failures == {"b": failure}
     assert lives.lives == {"a": Life.ENDED, "b": Life.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("every_ms", "pause_s"), [(None, 0.05), (100, 0.05), (1_000, 0.1), (15_000, 0.5), (10**9, 0.5)]
+)
+def test_the_queries_of_a_run_with_an_interval_are_asked_seldom(every_ms, pause_s):
+    assert poll_s(every_ms) == pause_s <= POLL_MAX_S
