@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,6 +153,12 @@ def test_any_kafka_client_reads_below_the_local_start(
             assert (verified["records"], verified["wrong"]) == (count, "")
             assert 0 < verified["compared"] < count
             assert local_start(broker, "deep") == 0
+            seam = local_start_only(broker, "deep")
+            read = josefine(broker.bootstrap, "consume", "deep", "--from", "earliest")
+            said = re.search(r"offsets 0 to (\d+) come from the archive, from (\d+) on", read.err)
+            assert said, read.err
+            assert seam <= int(said[1]) + 1 == int(said[2])
+            assert tiered(broker, "deep") >= seam - 1
             for time_ms in (0, FIRST_MS, FIRST_MS + 1_500):
                 first = next(each for each in expected if each[4][1] >= time_ms)
                 assert by_time(broker, "deep", time_ms) == (first[0], first[4][1])
@@ -162,6 +169,13 @@ def local_start_only(broker: Any, topic: str) -> int:
     tp = TopicPartition(topic, 0)
     with BlockingClient(broker.bootstrap) as client:
         return client.list_offsets({tp: -4})[tp].offset
+
+
+def tiered(broker: Any, topic: str) -> int:
+    """The last archived offset that the broker knows of (ListOffsets -5)."""
+    tp = TopicPartition(topic, 0)
+    with BlockingClient(broker.bootstrap) as client:
+        return client.list_offsets({tp: -5})[tp].offset
 
 
 def by_time(broker: Any, topic: str, time_ms: int) -> tuple[int, int]:
