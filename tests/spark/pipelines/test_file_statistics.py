@@ -16,10 +16,8 @@ from tests.unit.josefine_lake.writer.filtered_rows import KINDS, SCHEMA, numbere
 pytestmark = pytest.mark.spark
 
 FILTERS = [
-    "d > 5", "d = double('NaN')", "d = 0", "f < -2", "b", "NOT b", "b = true", "s > 'xxxxx'",
-    "s = ''", "a < 0", "w > 1000", "e > '2026-01-01'", "z > '1970-01-01 00:00:00.0009'",
-    "z < '1970-01-01 00:00:00'", "n < '1970-01-01 00:00:00'", "st.x = 1", "st IS NULL",
-    "st.deep.y > 1", "bin = X'01'", "i IS NULL",
+    "d > 5 OR f < -2", "b = true", "s > 'xxxxx'", "a < 0 OR w > 1000 OR e > '2026-01-01'",
+    "z > '1970-01-01 00:00:00.0009'", "st.x = 1",
 ]  # fmt: skip
 STRUCTS = [{"x": 1, "deep": {"y": float("nan")}}, None, {"x": -1, "deep": None}]
 
@@ -27,7 +25,7 @@ STRUCTS = [{"x": 1, "deep": {"y": float("nan")}}, None, {"x": -1, "deep": None}]
 def test_spark_finds_the_rows_of_its_filters(spark: SparkSession, tmp_path: Path) -> None:
     values = {name: [None, *each] for name, (_, each) in KINDS.items()}
     values |= {"st": STRUCTS, "bin": [b"\x01", None], "l": [[1], None]}
-    columns = {name: islice(cycle(each), 30) for name, each in values.items()}
+    columns = {name: islice(cycle(each), 12) for name, each in values.items()}
     rows = numbered(
         [[dict(zip(columns, row, strict=True))] for row in zip(*columns.values(), strict=True)]
     )
