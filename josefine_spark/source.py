@@ -39,7 +39,7 @@ from josefine_spark.options.table_options import (
     remember_options,
 )
 from josefine_spark.read.admission import OffsetRange
-from josefine_spark.read.input_partitions import input_partitions, read_task
+from josefine_spark.read.input_partitions import input_partitions, planning_client, read_task
 from josefine_spark.read.source_options import source_options
 from josefine_spark.read.stream_reader import JosefineStreamReader
 from josefine_spark.write.sink_options import sink_options
@@ -136,10 +136,9 @@ class JosefineReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from josefine_spark.options.connections import client_for
         from josefine_spark.read.start_offsets import ranges
 
-        client = client_for(self._options.read.connection)
+        client = planning_client(self._options.read)
         found, start, end = ranges(client, self._options, _wall_ms())
         wanted = [
             OffsetRange(

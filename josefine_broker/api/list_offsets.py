@@ -2,8 +2,8 @@
 
 Special timestamps: -1 latest (the high watermark; the last stable offset for read_committed), -2
 earliest, -3 the record with the largest timestamp (KIP-734, since v7), -4 earliest local (KIP-405,
-since v8), -5 latest tiered (KIP-1005, since v9: not served, so -1), -6 earliest pending upload
-(KIP-1023, since v11: likewise). An archived topic starts where its archive does.
+since v8), -5 latest tiered (KIP-1005, since v9: the last archived offset), -6 earliest pending
+upload (KIP-1023, since v11: the one after it). An archived topic starts where its archive does.
 
 Rules: lookups in records run outside the broker's thread, one partition of a request after another,
 and the answer waits for all; then the leader and the log start are checked again. A batch whose
@@ -206,7 +206,20 @@ class Lookup:
             start = hosted.log.log_start_offset
             return start, -1, partition.epochs.epoch_of(start)
         assert timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
-        return NOT_FOUND
+        return self._at_seam(hosted)
+
+    def _at_seam(self, hosted: HostedPartition) -> tuple[int, int, int]:
+        """The last archived offset, or the one after it."""
+        if not hosted.settings.log.archived:
+            return NOT_FOUND
+        epochs, start = hosted.partition.epochs, hosted.log.log_start_offset
+        end = self._ctx.ports.archived_end(self._tp)
+        if self._part.timestamp == LATEST_TIERED:
+            return (end - 1, -1, epochs.epoch_of(end - 1)) if end else NOT_FOUND
+        if not end and start:
+            return NOT_FOUND  # something is archived, and its end has not been heard of yet
+        first = max(end, start)
+        return first, -1, epochs.epoch_of(first)
 
     def _end(self, hosted: HostedPartition) -> int:
         if self._isolation == READ_COMMITTED:

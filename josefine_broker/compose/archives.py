@@ -19,6 +19,7 @@ class Archives:
     ) -> None:
         """`reader_port`: of the reader on this machine; None: there is none."""
         self.ends = ArchiveEnds(ctx)
+        ctx.ports.archived_end = self.ends.reached
         self._ctx = ctx
         self._manager = manager
         self._clock = clock

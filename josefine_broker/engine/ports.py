@@ -175,9 +175,14 @@ def tell_nobody(message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: o
     """Drop the event, for tests and the simulator."""
 
 
+def nothing_archived(tp: TopicPartition) -> int:
+    """For tests, and brokers whose archives are not asked for."""
+    return 0
+
+
 @dataclass(slots=True, kw_only=True)
 class Ports:
-    """The ports that handlers use. All but the last five are set from the beginning."""
+    """The ports that handlers use. All but the last six are set from the beginning."""
 
     rng: Rng
     logs: LogsPort
@@ -196,6 +201,9 @@ class Ports:
     archive: ArchivePort | None = None
     """None: nothing below the local log start can be read. Written by
     `compose/archives.py`."""
+    archived_end: Callable[[TopicPartition], int] = nothing_archived
+    """The end of what the archive of a partition led here has, as far as its writer has reported;
+    0: nothing that is known. Written by `compose/archives.py`."""
     forward: ForwardPort | None = None
     """None: no other broker can be reached. Written by `node.py`: it reads addresses in the image.
     """

@@ -12,11 +12,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.fetch import Positions
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
@@ -29,6 +30,7 @@ from josefine_cli.base.waiting import waits
 from josefine_cli.cluster.target import Bootstrap, bootstrap_of
 from josefine_cli.kafka.completed import group_names, topic_names
 from josefine_cli.kafka.consume_group import GroupReader
+from josefine_cli.kafka.consume_origin import origins
 from josefine_cli.kafka.consume_records import (
     FETCH_BYTES_MAX,
     FETCH_WAIT_MS,
@@ -44,6 +46,8 @@ from josefine_cli.kafka.names import partition_count
 from josefine_cli.kafka.offset_spec import FORMS, Place, is_after, parse_place, resolve
 from josefine_cli.kafka.record_template import Part, is_template, parse_template
 
+EARLIEST_LOCAL = -4
+"""The first offset that brokers have themselves (KIP-405)."""
 FORMATS = ", ".join(OutputFormat)
 
 app = typer.Typer(
@@ -227,6 +231,7 @@ def _run(
         for tp in tps:
             begin = _begin(tp, starts[tp], earliest[tp], latest[tp], follow)
             positions.assign(tp, begin, None if follow else min(ends[tp], latest[tp]))
+        _note_origins(client, positions, tps)
         try:
             if follow:
                 _copy(client, positions, write, max_records, flush_each=True)
@@ -305,6 +310,16 @@ def _as_member(
         reader.run(stop)
     if stop.number is not None and not (follow and stop.number == signal.SIGINT):
         raise typer.Exit(EXIT_SIGNAL + stop.number)
+
+
+def _note_origins(client: BlockingClient, positions: Positions, tps: list[TopicPartition]) -> None:
+    """Report what is read from archives. Brokers before KIP-405 have none, and refuse to answer."""
+    starts = positions.wanted()
+    ends = {tp: positions.end_offset(tp) for tp in starts}
+    with suppress(KafkaError):
+        local = {tp: at.offset for tp, at in _listed(client, tps, EARLIEST_LOCAL).items()}
+        for line in origins(starts, ends, local):
+            note(line)
 
 
 def _ahead(positions: Positions) -> str:

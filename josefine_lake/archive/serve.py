@@ -79,7 +79,7 @@ class Archives:
         bytes_max: int,
     ) -> tuple[Encoded, int]:
         offset, end = between
-        _check(table, topic_id)
+        check_topic(table, topic_id)
         start = table.start(partition)
         end = min(end, table.end(partition))
         if start == NO_OFFSET or offset < start or offset >= end:
@@ -95,7 +95,7 @@ class Archives:
         lock, table = self._table(str(asked["topic"]))
         with lock:
             table.look()
-            _check(table, str(asked["topic_id"]))
+            check_topic(table, str(asked["topic_id"]))
             return table.at_time(partition, int(asked["time"]), end)
 
     def _table(self, topic: str) -> tuple[threading.Lock, ArchiveTable]:
@@ -108,7 +108,7 @@ class Archives:
             return self._tables[topic]
 
 
-def _check(table: ArchiveTable, topic_id: str) -> None:
+def check_topic(table: ArchiveTable, topic_id: str) -> None:
     """Raises LookupError for the archive of another topic."""
     topic = table.archive.topic
     if table.offsets.topic_ids.get(topic) not in (None, topic_id):

@@ -108,7 +108,7 @@ def archive_writer(
         notes.commit(offsets)
 
     def open_file(store: Any, schema: Any) -> File:
-        return ArchiveFile(store.folder, schema)
+        return ArchiveFile(store.folder, schema, store.indexed_columns)
 
     world = replace(
         world_of(table, client, env, reached),

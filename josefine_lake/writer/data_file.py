@@ -7,9 +7,8 @@ left to VACUUM after a crash.
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,21 +18,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS, Unseen, statistics
+
 if TYPE_CHECKING:
     from pipelines.storage.folders import TableFolder
 
 GROUP_ROWS = 131_072
 GROUP_BYTES = 8 << 20
 """Arrow bytes that wait for a row group. A reader skips whole row groups, a writer holds one."""
-STATISTIC_CHARS_MAX = 64
-COLUMNS_MAX = 32
-"""Columns with statistics in the Delta log, as Delta's own default."""
 
 
 class DataFile:
     """An open file. Mutable: what was written, and the rows of the next row group."""
 
-    def __init__(self, folder: TableFolder, schema: pa.Schema) -> None:
+    def __init__(
+        self, folder: TableFolder, schema: pa.Schema, columns_max: int = INDEXED_COLUMNS
+    ) -> None:
+        """`columns_max`: the number of columns that have statistics in the log; -1: all."""
         self.name = f"part-00000-{uuid4()}-c000.zstd.parquet"
         self.rows = self.bytes = 0
         self._folder = folder
@@ -48,6 +49,8 @@ class DataFile:
             use_dictionary=[each.name for each in schema if pa.types.is_string(each.type)],
             write_statistics=True,
         )
+        self._columns_max = columns_max
+        self._unseen = Unseen(schema, columns_max)
         self._waiting: list[Any] = []
         self._waiting_rows = self._waiting_bytes = 0
 
@@ -71,15 +74,13 @@ class DataFile:
         self._writer.close()
         size = self.bytes = _closed(self._file, self._folder, self.name)
         footer = self._writer.writer.metadata
-        bounded = {each.name for each in self._schema if _has_bounds(each.type)}
-        stats = _statistics(footer, _plain_columns(self._schema), bounded, self.rows)
         return AddAction(
             path=self.name,
             size=size,
             partition_values={},
             modification_time=at_ms,
             data_change=True,
-            stats=json.dumps(stats),
+            stats=statistics(footer, self._columns_max, self._unseen),
         )
 
     def discard(self) -> None:
@@ -93,9 +94,9 @@ class DataFile:
 
     def _write_group(self) -> None:
         if self._waiting:
-            self._writer.write_table(
-                pa.Table.from_batches(self._waiting, self._schema), row_group_size=self.rows
-            )
+            rows = pa.Table.from_batches(self._waiting, self._schema)
+            self._unseen.add(rows)
+            self._writer.write_table(rows, row_group_size=self.rows)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
 
@@ -104,63 +105,6 @@ def use_little_memory(env: Mapping[str, str]) -> None:
     written. The environment's choice comes first."""
     if "ARROW_DEFAULT_MEMORY_POOL" not in env:
         pa.set_memory_pool(pa.system_memory_pool())
-
-
-def _statistics(
-    footer: Any, names: Mapping[str, int], bounded: Collection[str], rows: int
-) -> dict[str, Any]:
-    """What Delta's readers skip files by: nulls of the columns with plain types, and bounds of
-    `bounded`."""
-    low: dict[str, Any] = {}
-    top: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
-    for name, at in names.items():
-        known = [group.column(at).statistics for group in groups]
-        if any(each is None or not each.has_null_count for each in known):
-            continue
-        nulls[name] = sum(each.null_count for each in known)
-        if name not in bounded:
-            continue
-        # A group of nulls alone has no bounds, and needs none.
-        filled = [each for each in known if each.num_values]
-        if filled and all(each.has_min_max for each in filled):
-            bounds = [bound for each in filled for bound in (each.min, each.max)]
-            if all(map(_is_plain, bounds)):
-                low[name], top[name] = min(bounds), max(bounds)
-    return {"numRecords": rows, "minValues": low, "maxValues": top, "nullCount": nulls}
-
-
-def _plain_columns(schema: pa.Schema) -> dict[str, int]:
-    """The first columns without parts → their place among the file's columns."""
-    found: dict[str, int] = {}
-    at = 0
-    for field in schema:
-        if field.type.num_fields == 0 and len(found) < COLUMNS_MAX:
-            found[field.name] = at
-        at += _leaves(field.type)
-    return found
-
-
-def _leaves(kind: pa.DataType) -> int:
-    inside = [kind.field(at).type for at in range(kind.num_fields)]
-    return sum(map(_leaves, inside)) if inside else 1
-
-
-def _has_bounds(kind: pa.DataType) -> bool:
-    """Whether bounds may be in the log. Others are not even read: Python has no dates and times
-    after the year 9999, which records may have."""
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    return is_number or pa.types.is_string(kind)
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a bound can be in the log as it is. A long text would need a cut, and NaN is
-    no bound."""
-    if isinstance(value, str):
-        return len(value) <= STATISTIC_CHARS_MAX
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and value == value
 
 
 def _opened(folder: TableFolder, name: str) -> Any:

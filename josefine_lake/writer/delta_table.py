@@ -30,6 +30,7 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain, name_of
+from pipelines.model.direct_append import TableRules
 from pipelines.sinks.commits import (
     Link,
     StoppedError,
@@ -39,6 +40,7 @@ from pipelines.sinks.commits import (
     said_of,
 )
 from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS
 from pipelines.storage.folders import TableFolder
 
 ATTEMPTS_MAX = 5
@@ -46,6 +48,7 @@ ATTEMPTS_MAX = 5
 PHYSICAL_NAMES = "delta.columnMapping.mode"
 CONSTRAINT = "delta.constraints."
 APPEND_ONLY = "delta.appendOnly"
+INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
 
 class MisfitError(ValueError):
@@ -68,6 +71,8 @@ class ChainedTable:
         self.folder = folder
         self.link = link
         self._evolution = evolution
+        self.indexed_columns = INDEXED_COLUMNS
+        """Of how many columns, the first ones, new files need statistics; -1: of all."""
         self._said: Mapping[str, Any] = {}
         self._removed: tuple[str, ...] = ()
         self._log = DeltaLogReader(folder.files, folder.path, link.app_id)
@@ -130,6 +135,7 @@ class ChainedTable:
         # A new table keeps the version before its first entry: another writer may have created it
         # since `load`, and committed the same records. The first commit looks at all of that.
         self._table = None
+        self.indexed_columns = _indexed_columns(table.metadata().configuration)
         self._evolve(table, Schema.from_arrow(schema))
 
     def check(self, schema: pa.Schema) -> None:
@@ -291,6 +297,13 @@ def owner(app_id: str) -> str:
     """The name of a chain, for a message."""
     name = name_of(app_id)
     return app_id if name is None else str(name)
+
+
+def _indexed_columns(properties: Mapping[str, str]) -> int:
+    # Columns that are named may be any of them.
+    if INDEXED_BY_NAME in properties:
+        return -1
+    return TableRules(reader=1, writer=2, properties=properties).indexed_columns
 
 
 def _check_table(table: DeltaTable, *, merges: bool) -> None:

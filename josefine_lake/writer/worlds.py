@@ -64,7 +64,7 @@ def world_of(
     def open_file(store: Any, schema: Any) -> File:
         if store is main and table.mode is Mode.UPSERT:
             return PendingChanges(table.keys, order_of(table))
-        return DataFile(store.folder, schema)
+        return DataFile(store.folder, schema, store.indexed_columns)
 
     return World(
         log=TopicReader(client, table.topic),

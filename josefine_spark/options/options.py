@@ -48,6 +48,15 @@ class MissingStrategy(Enum):
     LATEST = "latest"
 
 
+class BelowLocalStart(Enum):
+    """Who reads an archived topic's records that brokers have no longer."""
+
+    BROKER = "broker"
+    """The broker itself, if an archive reader runs on its machine."""
+    AUTO = "auto"
+    """The tasks read the archive's files."""
+
+
 class UnreadableBatches(Enum):
     """What a task does with a record batch that has a valid checksum and unreadable records."""
 
@@ -122,6 +131,7 @@ class ReadOptions:
     check_crcs: bool = True
     loss_table: str | None = None
     """Path of the Delta table for skipped ranges."""
+    archive: BelowLocalStart = BelowLocalStart.BROKER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

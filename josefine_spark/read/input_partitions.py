@@ -1,4 +1,5 @@
-"""The input partitions of PySpark's tasks, made from offset ranges, and the read of one of them.
+"""The input partitions of PySpark's tasks, made from offset ranges by answers of a client, and the
+read of one of them.
 
 Light imports: PySpark loads this module in every planner process.
 """
@@ -8,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from josefine_spark.options.options import ReadOptions, SourceOptions
+from josefine_spark.options.options import BelowLocalStart, ReadOptions, SourceOptions
 from josefine_spark.read.admission import OffsetRange, split_ranges
 
 
@@ -20,6 +21,17 @@ def input_partitions(options: SourceOptions, ranges: Sequence[OffsetRange]) -> l
         records_max=options.max_records_per_partition,
     )
     return [InputPartition(piece) for piece in pieces]
+
+
+def planning_client(options: ReadOptions) -> Any:
+    """The client that a planner asks for offsets."""
+    if options.archive is BelowLocalStart.AUTO:
+        from josefine_spark.read.archive_files import ArchivedClient
+
+        return ArchivedClient(options.connection)
+    from josefine_spark.options.connections import client_for
+
+    return client_for(options.connection)
 
 
 def read_task(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:

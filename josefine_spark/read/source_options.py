@@ -16,6 +16,7 @@ from josefine_spark.options.options import (
     FETCH_BYTES,
     FETCH_BYTES_MAX,
     POLL_TIMEOUT_MS,
+    BelowLocalStart,
     JsonColumn,
     MissingStrategy,
     ReadOptions,
@@ -60,6 +61,7 @@ SOURCE_OPTIONS = (
     "maxBytesPerTrigger",
     "commitGroup",
     "lossTable",
+    "archive",
     "minPartitions",
     "maxRecordsPerPartition",
     "includeHeaders",
@@ -163,6 +165,7 @@ def _read_options(options: OptionText) -> ReadOptions:
         rack=options.text("kafka.client.rack", ""),
         check_crcs=options.boolean("kafka.check.crcs", True),
         loss_table=_loss_table(options),
+        archive=options.choice("archive", BelowLocalStart.BROKER),
     )
 
 

@@ -21,7 +21,7 @@ from josefine_spark.read.admission import Admission, OffsetRange, limit_bytes
 from josefine_spark.read.batch_offsets import batch_end, positions
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error, find_losses
 from josefine_spark.read.group_commits import GroupCommits
-from josefine_spark.read.input_partitions import input_partitions, read_task
+from josefine_spark.read.input_partitions import input_partitions, planning_client, read_task
 from josefine_spark.read.lag import LAG, backlog, lag_of
 from josefine_spark.read.offsets import Bounds, parse_offset, to_dict
 from josefine_spark.read.record_sizes import Sample, offset_bytes
@@ -90,7 +90,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             from josefine_spark.read.start_offsets import starts
 
-            found, offsets = starts(self._client(), self._options, _wall_ms())
+            found, offsets = starts(self._planning_client(), self._options, _wall_ms())
             self._initial = TopicOffsets(ends=offsets, first=offsets, topic_ids=found.topic_ids)
             self._last_end = self._initial
         return to_dict(self._initial)
@@ -173,8 +173,11 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return client_for(self._options.read.connection)
 
+    def _planning_client(self) -> Any:
+        return planning_client(self._options.read)
+
     def _look(self, reached: TopicOffsets | None = None) -> TopicOffsets:
-        return self._metadata.look(self._client(), _now_ms(), reached)
+        return self._metadata.look(self._planning_client(), _now_ms(), reached)
 
     def _bounds(
         self, begin: TopicOffsets, now: TopicOffsets
@@ -189,7 +192,7 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         same = begin.ends == now.ends and begin.topic_ids == now.topic_ids
         earliest: Mapping[TopicPartition, int] = {}
         if not same:
-            earliest = earliest_offsets(self._client(), now.ends)
+            earliest = earliest_offsets(self._planning_client(), now.ends)
         bounds = {tp: Bounds(earliest.get(tp, 0), end) for tp, end in now.ends.items()}
         return bounds, find_losses(begin, now.topic_ids, bounds)
 

@@ -12,8 +12,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from josefine_arrow.batches.aborted_transactions import AbortedTransaction
@@ -23,8 +23,14 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient,
 from josefine_broker.records.batch import MAGIC
 from josefine_spark.base.errors import ReadError
 from josefine_spark.options.connections import client_for, drop_client
-from josefine_spark.options.options import JsonColumn, ReadOptions, UnreadableBatches
+from josefine_spark.options.options import (
+    BelowLocalStart,
+    JsonColumn,
+    ReadOptions,
+    UnreadableBatches,
+)
 from josefine_spark.read.admission import OffsetRange
+from josefine_spark.read.archive_files import EARLIEST_LOCAL, archive_of, batches_of
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
 from josefine_spark.read.one_by_one import OneByOne
 from josefine_spark.read.unreadable_rows import with_mark
@@ -61,6 +67,12 @@ PASSING = {
 """Transient errors, such as those of a broker's restart: retried until the poll timeout."""
 
 
+class ArchivedRows(NamedTuple):
+    """An answer of an archive in place of a broker's: an Arrow table with the archive's columns."""
+
+    rows: Any
+
+
 def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     """Yield pyarrow RecordBatches with the records of `wanted`, in offset order."""
     tp = wanted.partition
@@ -78,15 +90,20 @@ def read_range(options: ReadOptions, wanted: OffsetRange) -> Iterator[Any]:
     ahead = _FetchAhead(options, wanted, decoder)
     one_by_one = OneByOne(decoder, wanted, options, ahead.losses)
     finished = False
+
+    def decoded(offset: int, fetched: FetchedPartition | ArchivedRows) -> Iterable[Any]:
+        if isinstance(fetched, ArchivedRows):
+            return batches_of(fetched.rows, options)
+        aborted = _aborted(fetched) if options.read_committed else ()
+        try:
+            one_by_one.check_ends(fetched.records, offset)
+            return decoder.decode(fetched.records, offset, wanted.end, aborted).batches
+        except (CorruptData, KafkaError) as error:
+            return one_by_one.decode(fetched.records, offset, aborted, error)
+
     try:
         for offset, fetched in ahead:
-            aborted = _aborted(fetched) if options.read_committed else ()
-            try:
-                one_by_one.check_ends(fetched.records, offset)
-                batches = decoder.decode(fetched.records, offset, wanted.end, aborted).batches
-            except (CorruptData, KafkaError) as error:
-                batches = one_by_one.decode(fetched.records, offset, aborted, error)
-            for batch in batches:
+            for batch in decoded(offset, fetched):
                 marked = with_mark(batch) if marks else batch
                 yield from (marked,) if objects is None else objects.beside(marked)
         _record(options, wanted, ahead.losses)
@@ -134,7 +151,7 @@ class _FetchAhead:
         self._thread = threading.Thread(target=self._run, name=f"fetch {wanted}", daemon=True)
         self._thread.start()
 
-    def __iter__(self) -> Iterator[tuple[int, FetchedPartition]]:
+    def __iter__(self) -> Iterator[tuple[int, FetchedPartition | ArchivedRows]]:
         while True:
             item = self._queue.get()
             if item is None:
@@ -194,14 +211,19 @@ class _RangeReader:
         self._record_bytes = float(RECORD_BYTES_GUESS)
         self._progress_ms = _now_ms()
 
-    def fetch_all(self) -> Iterator[tuple[int, FetchedPartition]]:
+    def fetch_all(self) -> Iterator[tuple[int, FetchedPartition | ArchivedRows]]:
         self._check_topic()
+        yield from self._archived()
         while self._offset < self._wanted.end and not self._stopped.is_set():
             fetched = self._fetch()
             if fetched is None:
                 continue
             if fetched.error_code is ErrorCode.offset_out_of_range:
-                self._skip_lost()
+                # Retention may have moved the local start since the archive was read up to it.
+                before = self._offset
+                yield from self._archived()
+                if self._offset == before:
+                    self._skip_lost()
                 continue
             self._refuse_old_format(fetched.records)
             # A response may start before the offset and may end with a partial batch: progress is
@@ -215,6 +237,39 @@ class _RangeReader:
             self._offset = end
             self._progress_ms = _now_ms()
             yield offset, fetched
+
+    def _archived(self) -> Iterator[tuple[int, ArchivedRows]]:
+        """The rows below the local log start, from the archive's files. None where it has none:
+        then the broker's answer says what is lost. Raises ReadError."""
+        tp = self._wanted.partition
+        while self._options.archive is BelowLocalStart.AUTO and not self._stopped.is_set():
+            try:
+                found = self._archived_rows()
+            except KafkaError as error:
+                if error.code not in PASSING or self._waited_too_long():
+                    raise ReadError(
+                        f"cannot read {tp} from offset {self._offset} in its archive: {error}"
+                    ) from error
+                self._stopped.wait(WAIT_S)
+                continue
+            if found is None:
+                return
+            offset, (rows, self._offset) = self._offset, found
+            self._progress_ms = _now_ms()
+            yield offset, ArchivedRows(rows)
+
+    def _archived_rows(self) -> tuple[Any, int] | None:
+        """(some rows, the end of their offsets); None at the local log start, at the range's end
+        and where the archive has nothing. Raises KafkaError."""
+        tp = self._wanted.partition
+        archive = archive_of(self._options.connection, tp.topic, self._wanted.topic_id)
+        if archive is None or self._offset >= self._wanted.end:
+            return None
+        local = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset
+        if self._offset >= local:
+            return None
+        rows, end = archive.rows(tp.partition, self._offset, min(self._wanted.end, local))
+        return (rows, end) if end > self._offset else None
 
     def _client(self) -> BlockingClient:
         return client_for(self._options.connection)

@@ -20,7 +20,7 @@ from pipelines.exactly_once.offset_chain import Stop, Verdict
 from pipelines.model.direct_append import TableRules, why_not_appended, why_not_created
 from pipelines.model.table_columns import Fields
 from pipelines.sinks.commits import Link, StoppedError
-from pipelines.sinks.parquet_statistics import statistics
+from pipelines.sinks.parquet_statistics import statistics, unseen_in
 from pipelines.storage.files import FolderFiles
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class DirectTable:
         for each in files:
             to = folder / each.path.name
             _move(each.path, to)
+            footer = pq.read_metadata(to)
             actions.append(
                 AddAction(
                     path=to.name,
@@ -123,7 +124,7 @@ class DirectTable:
                     partition_values={},
                     modification_time=each.at_ms,
                     data_change=True,
-                    stats=statistics(pq.read_metadata(to), columns_max),
+                    stats=statistics(footer, columns_max, unseen_in(to, footer, columns_max)),
                 )
             )
         return actions

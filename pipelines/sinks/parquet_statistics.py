@@ -1,7 +1,11 @@
 """The statistics of a Parquet file in Delta's form, from the file's footer.
 
-Readers skip files by them: the number of rows, the nulls of the first columns and, where they are
-numbers, texts, dates or times, their bounds. A bound that is not certain is left out.
+Readers skip files by them: the number of rows, the nulls of the first columns, and their bounds.
+
+Rules: a file has the bounds of every column whose type has any, or of none. delta-rs takes a bound
+that is missing for null, and a filter on its column then finds no row of the file. A column of
+nulls alone needs no bounds. A footer is silent about NaN, and about long texts: see `Unseen`.
+(Delta's PROTOCOL.md: per-file statistics.)
 """
 
 from __future__ import annotations
@@ -9,57 +13,143 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 TEXT_MAX = 32
 """Characters of a text's bound; Delta for Spark cuts there, too."""
+INDEXED_COLUMNS = 32
+"""Columns with statistics, as Delta's own default."""
+FOOTER_TEXT_BYTES_MAX = 4_096
+"""Arrow and parquet-mr leave the bounds of a row group out of the footer if one is longer."""
 _LAST = "\U0010ffff"
 """The character that no other one comes after."""
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 Path = tuple[str, ...]
+Bounds = tuple[Any, Any]
 
 
-def statistics(footer: Any, columns_max: int) -> str:
+class Leaf(NamedTuple):
+    """A column without parts. `at`: its place in the file; None: a list or map, or of a type
+    without bounds."""
+
+    path: Path
+    at: int | None
+    kind: Any
+
+
+class Unseen:
+    """What a footer does not tell of the rows. Mutable; `add` gets the rows of each row group."""
+
+    def __init__(self, schema: Any, columns_max: int = INDEXED_COLUMNS) -> None:
+        """`schema`: Arrow's, of the file."""
+        import pyarrow as pa
+
+        leaves = list(_indexed(schema, columns_max))
+        self._floats = [each.path for each in leaves if pa.types.is_floating(each.kind)]
+        self._texts = [each.path for each in leaves if _is_text(each.kind)]
+        self.with_nan: set[Path] = set()
+        self.texts: dict[Path, Bounds] = {}
+        """The bounds over all row groups with texts that are too long for the footer."""
+
+    def add(self, rows: Any) -> None:
+        """Look at the rows of one row group, an Arrow table or record batch."""
+        import pyarrow.compute as pc
+
+        for path in self._floats:
+            if path not in self.with_nan and pc.any(pc.is_nan(_values(rows, path))).as_py():
+                self.with_nan.add(path)
+        for path in self._texts:
+            values = _values(rows, path)
+            longest = pc.max(pc.binary_length(values)).as_py()
+            if longest is not None and longest > FOOTER_TEXT_BYTES_MAX:
+                # One character more than the bound has, so that a cut is seen.
+                found = pc.min_max(pc.utf8_slice_codeunits(values, 0, TEXT_MAX + 1)).as_py()
+                known = self.texts.get(path, (found["min"], found["max"]))
+                self.texts[path] = min(known[0], found["min"]), max(known[1], found["max"])
+
+
+def unseen_in(path: Any, footer: Any, columns_max: int) -> Unseen:
+    """What the footer of an existing file does not tell; only such columns are read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = footer.schema.to_arrow_schema()
+    found = Unseen(schema, columns_max)
+    leaves = _indexed(schema, columns_max)
+    doubtful = [
+        each
+        for each in leaves
+        if pa.types.is_floating(each.kind)
+        or (_is_text(each.kind) and _lacks_bounds(_known(footer, each.at)))
+    ]
+    if doubtful:
+        names = [each.path[0] for each in doubtful]
+        found._floats = [each.path for each in doubtful if not _is_text(each.kind)]
+        found._texts = [each.path for each in doubtful if _is_text(each.kind)]
+        with pq.ParquetFile(path) as file:
+            for at in range(file.num_row_groups):
+                found.add(file.read_row_group(at, columns=[*dict.fromkeys(names)]))
+    return found
+
+
+def statistics(footer: Any, columns_max: int, unseen: Unseen) -> str:
     """JSON. `footer`: pyarrow's metadata of a file; `columns_max`: the number of columns that have
     statistics, the first ones; -1: all."""
     low: dict[str, Any] = {}
     top: dict[str, Any] = {}
     nulls: dict[str, Any] = {}
-    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
-    leaves = list(_leaves(footer.schema.to_arrow_schema()))
-    for path, at in leaves if columns_max < 0 else leaves[:columns_max]:
-        if at is None or not groups:
+    is_certain = True
+    for leaf in _indexed(footer.schema.to_arrow_schema(), columns_max):
+        known = _known(footer, leaf.at)
+        if not known or any(each is None or not each.has_null_count for each in known):
+            is_certain = is_certain and _form_of(leaf.kind) is None
             continue
-        known = [group.column(at).statistics for group in groups]
-        if any(each is None or not each.has_null_count for each in known):
+        _put(nulls, leaf.path, sum(each.null_count for each in known))
+        form = _form_of(leaf.kind)
+        if form is None:
             continue
-        _put(nulls, path, sum(each.null_count for each in known))
-        bounds = _bounds(known)
+        for each in (low, top):
+            # delta-rs takes a struct without an entry for null, too.
+            _put(each, leaf.path, None)
+        if not any(each.num_values for each in known):
+            continue
+        bounds = _bounds(known, leaf, form, unseen)
         if bounds is not None:
-            _put(low, path, bounds[0])
-            _put(top, path, bounds[1])
-    found = {"numRecords": footer.num_rows}
-    parts = {"minValues": low, "maxValues": top, "nullCount": nulls}
-    return json.dumps({**found, **{name: part for name, part in parts.items() if part}})
+            _put(low, leaf.path, bounds[0])
+            _put(top, leaf.path, bounds[1])
+        elif len(leaf.path) == 1:
+            is_certain = False
+    parts = {"minValues": _plain(low), "maxValues": _plain(top)} if is_certain else {}
+    parts["nullCount"] = nulls
+    found = {name: part for name, part in parts.items() if part}
+    return _json({"numRecords": footer.num_rows, **found})
 
 
-def _leaves(schema: Any) -> Iterator[tuple[Path, int | None]]:
-    """(path, place in the file) of the columns, in order. A list or map counts as one column
-    without a place."""
+def _indexed(schema: Any, columns_max: int) -> list[Leaf]:
+    leaves = list(_leaves(schema))
+    return leaves if columns_max < 0 else leaves[:columns_max]
+
+
+def _leaves(schema: Any) -> Iterator[Leaf]:
+    """The columns in order. A list or map counts as one."""
     import pyarrow as pa
 
     at = 0
 
-    def below(path: Path, kind: Any) -> Iterator[tuple[Path, int | None]]:
+    def below(path: Path, kind: Any) -> Iterator[Leaf]:
         nonlocal at
         if pa.types.is_struct(kind):
             for inner in kind:
                 yield from below((*path, inner.name), inner.type)
         elif pa.types.is_nested(kind):
             at += _width(kind)
-            yield path, None
+            yield Leaf(path, None, kind)
         else:
             at += 1
-            yield path, at - 1
+            yield Leaf(path, at - 1, kind)
 
     for each in schema:
         yield from below((each.name,), each.type)
@@ -70,66 +160,144 @@ def _width(kind: Any) -> int:
     return sum(map(_width, inside)) if inside else 1
 
 
+def _values(rows: Any, path: Path) -> Any:
+    import pyarrow.compute as pc
+
+    column = rows.column(path[0])
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+def _known(footer: Any, at: int | None) -> list[Any]:
+    """A column's statistics of each row group."""
+    if at is None:
+        return []
+    return [footer.row_group(group).column(at).statistics for group in range(footer.num_row_groups)]
+
+
+def _lacks_bounds(known: list[Any]) -> bool:
+    return any(each is None or (each.num_values and not each.has_min_max) for each in known)
+
+
 def _put(into: dict[str, Any], path: Path, value: Any) -> None:
     for name in path[:-1]:
         into = into.setdefault(name, {})
     into[path[-1]] = value
 
 
-def _bounds(known: list[Any]) -> tuple[Any, Any] | None:
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    """Without null."""
+    return {
+        name: _plain(each) if isinstance(each, dict) else each
+        for name, each in found.items()
+        if each is not None
+    }
+
+
+def _bounds(known: list[Any], leaf: Leaf, form: Form, unseen: Unseen) -> Bounds | None:
     """The bounds of one column over all row groups; None if they are not certain."""
+    if leaf.path in unseen.with_nan:
+        return None  # NaN is the largest value for some readers, and no value for others
     # A group of nulls alone has no bounds, and needs none.
-    filled = [each for each in known if each.num_values]
-    if not filled or not all(each.has_min_max for each in filled):
-        return None
-    try:
-        values = [(each.min, each.max) for each in filled]
-    except (ValueError, OverflowError):  # Python has no dates and times after the year 9999
-        return None
-    form = _FORMS.get(type(values[0][0]))
-    if form is None:
-        return None
-    least, most = form(min(low for low, _ in values), max(top for _, top in values))
-    return None if least is None or most is None else (least, most)
+    values = [form.read(each) for each in known if each.num_values and each.has_min_max]
+    if _lacks_bounds(known):
+        if leaf.path not in unseen.texts:
+            return None
+        values.append(unseen.texts[leaf.path])
+    least, most = min(low for low, _ in values), max(top for _, top in values)
+    found = form.write(least, most)
+    return None if found[0] is None or found[1] is None else found
 
 
-def _number(least: float, most: float) -> tuple[Any, Any]:
-    is_certain = least == least and most == most and abs(least) != _INF and abs(most) != _INF
-    return (least, most) if is_certain else (None, None)
+class Form(NamedTuple):
+    """The bounds of one type: `read` from a footer's statistics, `write` to the log; None: a bound
+    that the log cannot have."""
+
+    read: Callable[[Any], Bounds]
+    write: Callable[[Any, Any], Bounds]
 
 
-def _text(least: str, most: str) -> tuple[Any, Any]:
+def _form_of(kind: Any) -> Form | None:
+    """None: a type without bounds, such as binary."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_boolean(kind) or types.is_integer(kind):
+        return Form(_typed, _as_is)
+    if types.is_floating(kind):
+        return Form(_typed, _float)
+    if types.is_decimal(kind):
+        return Form(_typed, _as_is)
+    if _is_text(kind):
+        return Form(_typed, _text)
+    if types.is_date32(kind):
+        return Form(_raw, _days)
+    if types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        return Form(_raw, lambda low, top: _times(low, top, kind.unit, zone))
+    return None
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _typed(known: Any) -> Bounds:
+    return known.min, known.max
+
+
+def _raw(known: Any) -> Bounds:
+    # Numbers: Python has no dates and times after the year 9999.
+    return known.min_raw, known.max_raw
+
+
+def _as_is(least: Any, most: Any) -> Bounds:
+    return least, most
+
+
+def _float(least: float, most: float) -> Bounds:
+    if not (abs(least) < float("inf") and abs(most) < float("inf")):
+        return None, None
+    # Both zeros are equal, and writers differ in which of them a bound is.
+    return least or -0.0, most or 0.0
+
+
+def _text(least: str, most: str) -> Bounds:
     if len(most) > TEXT_MAX:
         # A cut bound would be below the value, so it gets the last of all characters.
         most = "" if most[TEXT_MAX] == _LAST else most[:TEXT_MAX] + _LAST
     return least[:TEXT_MAX], most or None
 
 
-def _day(least: date, most: date) -> tuple[Any, Any]:
-    return least.isoformat(), most.isoformat()
-
-
-def _time(least: datetime, most: datetime) -> tuple[Any, Any]:
-    # Delta has milliseconds there, so the upper bound is rounded up.
+def _days(least: int, most: int) -> Bounds:
     try:
-        up = most + timedelta(microseconds=-most.microsecond % 1000)
+        low, top = (date.fromordinal(_EPOCH_ORDINAL + each) for each in (least, most))
+    except (ValueError, OverflowError):
+        return None, None
+    return low.isoformat(), top.isoformat()
+
+
+def _times(least: int, most: int, unit: str, zone: str) -> Bounds:
+    if unit == "ns":
+        least, most = least // 1_000, -(-most // 1_000)
+    factor = _MICROS.get(unit, 1)
+    try:
+        # Delta has milliseconds there, so the upper bound is rounded up.
+        low = _EPOCH + timedelta(milliseconds=least * factor // 1_000)
+        top = _EPOCH + timedelta(milliseconds=-(-most * factor // 1_000))
     except OverflowError:
         return None, None
-    return _millis(least), _millis(up)
+    return _millis(low) + zone, _millis(top) + zone
 
 
 def _millis(at: datetime) -> str:
-    zone = "" if at.tzinfo is None else "Z"
-    plain = at if at.tzinfo is None else at.astimezone(UTC)
-    return plain.replace(tzinfo=None).isoformat(timespec="milliseconds") + zone
+    return at.replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
-_INF = float("inf")
-_FORMS: Mapping[type, Callable[[Any, Any], tuple[Any, Any]]] = {
-    int: _number,
-    float: _number,
-    str: _text,
-    date: _day,
-    datetime: _time,
-}
-"""Python's type of a bound → its form in the log. Booleans, bytes and decimals have none."""
+def _json(value: Any) -> str:
+    """JSON with decimals as numbers, with all their digits."""
+    if isinstance(value, Mapping):
+        parts = ", ".join(f"{json.dumps(name)}: {_json(each)}" for name, each in value.items())
+        return f"{{{parts}}}"
+    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)

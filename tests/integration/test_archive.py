@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient, BlockingProducer, NewTopic
+from josefine_spark.source import JosefineDataSource
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
 from tests.support.fixtures import broker_fixture
@@ -152,6 +154,12 @@ def test_any_kafka_client_reads_below_the_local_start(
             assert (verified["records"], verified["wrong"]) == (count, "")
             assert 0 < verified["compared"] < count
             assert local_start(broker, "deep") == 0
+            seam = local_start_only(broker, "deep")
+            read = josefine(broker.bootstrap, "consume", "deep", "--from", "earliest")
+            said = re.search(r"offsets 0 to (\d+) come from the archive, from (\d+) on", read.err)
+            assert said, read.err
+            assert seam <= int(said[1]) + 1 == int(said[2])
+            assert tiered(broker, "deep") >= seam - 1
             for time_ms in (0, FIRST_MS, FIRST_MS + 1_500):
                 first = next(each for each in expected if each[4][1] >= time_ms)
                 assert by_time(broker, "deep", time_ms) == (first[0], first[4][1])
@@ -162,6 +170,13 @@ def local_start_only(broker: Any, topic: str) -> int:
     tp = TopicPartition(topic, 0)
     with BlockingClient(broker.bootstrap) as client:
         return client.list_offsets({tp: -4})[tp].offset
+
+
+def tiered(broker: Any, topic: str) -> int:
+    """The last archived offset that the broker knows of (ListOffsets -5)."""
+    tp = TopicPartition(topic, 0)
+    with BlockingClient(broker.bootstrap) as client:
+        return client.list_offsets({tp: -5})[tp].offset
 
 
 def by_time(broker: Any, topic: str, time_ms: int) -> tuple[int, int]:
@@ -256,3 +271,46 @@ def test_killed_writer_neither_loses_nor_doubles(broker: Any, tmp_path: Path, fa
     assert archived(lake) == sorted([*range(5)] * 2)
     verified = josefine(broker.bootstrap, "archive", "verify", "--topic", topic)
     assert verified.out.count("5 records from offset 0 to 5, 5 of them also on brokers") == 2
+
+
+def test_spark_reads_below_the_local_start_from_the_archives_files(
+    broker: Any, tmp_path: Path
+) -> None:
+    """Without a reader on the broker's machine, and without a JVM: the source is Python."""
+    lake = tmp_path / "files"
+    made(broker, "files", lake)
+    count = produced(broker, "files", 18)
+    expected = consumed(broker, "files", count)
+    with writer(broker):
+        wait_until(lambda: local_start(broker, "files") > 12, WAIT_S, "segments deleted")
+
+        assert by_spark(broker, "files", archive="auto") == expected
+        local = by_spark(broker, "files")
+        assert local == [each for each in expected if each[0] >= local[0][0]]
+        assert 0 < len(local) < count
+        since = FIRST_MS + 1_500
+        first = next(each for each in expected if each[4][1] >= since)
+        options = {"archive": "auto", "startingTimestamp": str(since)}
+        assert by_spark(broker, "files", **options)[0] == first
+
+
+def by_spark(broker: Any, topic: str, **options: str) -> Consumed:
+    """The records of a batch read, by one task for each range."""
+    source = JosefineDataSource({
+        "kafka.bootstrap.servers": broker.bootstrap,
+        "subscribe": topic,
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+        "maxRecordsPerPartition": "5",
+        **options,
+    })  # fmt: skip
+    reader = source.reader(source.schema())
+    found: Consumed = []
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            for row in batch.to_pylist():
+                headers = [(each["key"], each["value"]) for each in row["headers"] or ()]
+                time_ms = round(row["timestamp"].timestamp() * 1_000)
+                kind = (row["timestampType"] + 1, time_ms)  # as librdkafka counts them
+                found.append((row["offset"], row["key"], row["value"], headers or None, kind))
+    return found

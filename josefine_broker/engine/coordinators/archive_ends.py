@@ -25,6 +25,7 @@ from josefine_broker.engine.partition.archived_end import (
     Witness,
     archived_end,
     heard,
+    reported_end,
     smallest,
     table_end,
 )
@@ -76,6 +77,14 @@ class ArchiveEnds:
         if hosted.settings.table.location:
             bounds.append(table_end(self._tables.get(tp, NONE)))
         return smallest(bounds)
+
+    def reached(self, tp: TopicPartition) -> int:
+        """The end of what the archive has of a partition that is led here; 0: nothing known."""
+        hosted = self._ctx.hosted.partitions.get(tp)
+        if hosted is None:
+            return NOTHING
+        witness = self._witnesses.get(tp, Witness())
+        return reported_end(witness, str(hosted.topic_id), hosted.partition.high_watermark)
 
     def look(self, held_bytes: Callable[[TopicPartition], int]) -> None:
         """Periodic: report where retention has to wait; each reason once."""

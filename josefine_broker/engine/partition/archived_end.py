@@ -75,6 +75,15 @@ def archived_end(witness: Witness, topic_id: str, now_ms: int, end_offset: int) 
     return Bound(committed.offset)
 
 
+def reported_end(witness: Witness, topic_id: str, end_offset: int) -> int:
+    """The end that the archive's writer has reported last, for a reader who wants to know what is
+    archived. A report may be old, because records stay archived while no writer runs."""
+    committed, note, _ = witness
+    if note is None or note.topic_id != topic_id or note.stopped:
+        return NOTHING
+    return committed.offset if 0 < committed.offset <= end_offset else NOTHING
+
+
 def table_end(committed: Committed) -> Bound:
     """How far the topic's own table allows to delete. Its offset is committed after its rows, so it
     is never ahead of them; its metadata is the reason why its writer stopped."""

@@ -30,7 +30,7 @@ from tests.unit.josefine_broker.api.world import World, batch_of, values_in
 TP = TopicPartition("orders", 0)
 LOCAL = 3
 """The local start in these tests; the log ends at 5."""
-EARLIEST, EARLIEST_LOCAL = -2, -4
+EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -2, -4, -5, -6
 
 
 class Reader:
@@ -319,6 +319,54 @@ def test_each_reason_is_reported_once() -> None:
 
     kept.ends.look(lambda tp: 0)
     assert not kept.ends.reasons()
+
+
+def seam(kept: Kept) -> tuple[int, int]:
+    """The last archived offset, and the first one that is not."""
+    return offset_of(kept.world, LATEST_TIERED).offset, offset_of(
+        kept.world, EARLIEST_PENDING
+    ).offset
+
+
+def test_the_seam_is_what_the_archives_writer_reported() -> None:
+    kept = Kept()
+    assert seam(kept) == (-1, -1)
+
+    kept.look(4, 1)
+    assert seam(kept) == (3, 4)
+    kept.world.advance(FRESH_MS + 1)  # records stay archived while no writer runs
+    assert seam(kept) == (3, 4)
+    answers = [offset_of(kept.world, each) for each in (LATEST_TIERED, EARLIEST_PENDING)]
+    assert [(each.timestamp, each.leader_epoch) for each in answers] == [(-1, 0), (-1, 0)]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [{"stopped": "dropped"}, {"topic_id": "another"}, {"offset": 6}],
+    ids=["stopped", "recreated", "ahead"],
+)
+def test_the_seam_is_unknown_with_an_archive_that_is_in_doubt(last: dict[str, Any]) -> None:
+    kept = Kept()
+    kept.look(4, 1)
+
+    kept.look(**{"offset": 4, "look": 2, **last})
+
+    assert seam(kept) == (-1, -1)
+
+
+def test_all_is_pending_before_the_first_report_and_nothing_without_an_archive() -> None:
+    world = World()
+    world.create(
+        remote_storage_enable="true", josefine_archive_location="/lake/orders", retention_ms="-1"
+    )
+    world.produce(batch_of(b"1"))
+    assert offset_of(world, LATEST_TIERED).offset == -1
+    assert offset_of(world, EARLIEST_PENDING).offset == 0
+
+    plain = World()
+    plain.create()
+    plain.produce(batch_of(b"1"))
+    assert [offset_of(plain, each).offset for each in (-5, -6)] == [-1, -1]
 
 
 def test_coordinator_on_another_broker_is_asked_once_for_all_partitions() -> None:

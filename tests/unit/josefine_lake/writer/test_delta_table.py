@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import Evolution
@@ -210,3 +210,21 @@ def test_dates_and_times_that_python_does_not_have_are_written(tmp_path: Path) -
     found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
     assert found["at"].cast(pa.int64()).to_pylist() == [2**60]
     assert found["day"].cast(pa.int32()).to_pylist() == [2**24]
+
+
+@pytest.mark.parametrize(
+    ("properties", "indexed"),
+    [
+        ({}, 32),
+        ({"delta.dataSkippingNumIndexedCols": "-1"}, -1),
+        ({"delta.dataSkippingNumIndexedCols": "1"}, 1),
+        ({"delta.dataSkippingStatsColumns": "text"}, -1),
+    ],
+)
+def test_files_have_statistics_of_the_columns_for_which_the_table_asks(
+    tmp_path: Path, properties: dict[str, str], indexed: int
+) -> None:
+    configuration: dict[str, str | None] = {**properties}
+    DeltaTable.create(str(tmp_path / "t"), Schema.from_arrow(SCHEMA), configuration=configuration)
+
+    assert opened(tmp_path / "t").indexed_columns == indexed

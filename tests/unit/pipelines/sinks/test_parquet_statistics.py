@@ -5,18 +5,21 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.sinks.parquet_statistics import TEXT_MAX, statistics
+from pipelines.sinks.parquet_statistics import TEXT_MAX, statistics, unseen_in
 
 
 def said(columns: dict[str, Any], columns_max: int = 32, group: int = 100) -> dict[str, Any]:
     file = io.BytesIO()
     pq.write_table(pa.table(columns), file, row_group_size=group)
-    found: dict[str, Any] = json.loads(statistics(pq.read_metadata(file), columns_max))
+    footer = pq.read_metadata(file)
+    text = statistics(footer, columns_max, unseen_in(file, footer, columns_max))
+    found: dict[str, Any] = json.loads(text, parse_float=Decimal)
     return found
 
 
@@ -64,13 +67,40 @@ def test_a_bound_that_is_not_certain_is_left_out():
         after,
         pa.array([2_932_897], pa.date32()),
         [float("inf"), 1.0],
-        [True, False],
+        [float("nan"), 1.0],
         [b"x"],
         [None, None],
     ):
         assert bounds(values) == (None, None), values
     assert said({"v": after})["nullCount"] == {"v": 0}
     assert bounds([None, None, 5], group=2) == (5, 5)
+
+
+def test_without_one_bound_a_file_has_none_because_readers_take_it_for_null():
+    uncertain = [float("nan"), 1.0]
+    assert said({"i": [1, 2], "v": uncertain}) == {"numRecords": 2, "nullCount": {"i": 0, "v": 0}}
+    # Of fields within structs delta-rs takes no bounds, and nulls alone need none.
+    found = said({"i": [1, 2], "s": [{"x": each} for each in uncertain], "z": pa.nulls(2, "int8")})
+    assert (found["minValues"], found["maxValues"]) == ({"i": 1, "s": {}}, {"i": 2, "s": {}})
+    assert found["nullCount"] == {"i": 0, "s": {"x": 0}, "z": 2}
+
+
+def test_truth_values_and_decimals_have_bounds_with_all_digits():
+    wide = [Decimal("12345678901234567890123456789012345.678"), Decimal("-0.001"), None]
+    assert bounds([True, None, False]) == (False, True)
+    assert bounds(pa.array(wide, pa.decimal128(38, 3))) == (wide[1], wide[0])
+
+
+def test_both_zeros_are_within_the_bounds():
+    low, top = (str(each) for each in bounds([0.0, -0.0]))
+    assert (low, top) == ("-0.0", "0.0")
+
+
+def test_texts_that_are_too_long_for_the_footer_have_bounds():
+    long = "x" * 5_000
+    assert bounds([f"{long}a", "b", None]) == ("b", "x" * TEXT_MAX + "\U0010ffff")
+    assert bounds([f"{long}a", "b", "y"], group=1) == ("b", "y")
+    assert bounds([f"{long}a", None], group=1) == ("x" * TEXT_MAX, "x" * TEXT_MAX + "\U0010ffff")
 
 
 def test_fields_of_structs_have_statistics_and_what_follows_a_list_is_counted_right():
