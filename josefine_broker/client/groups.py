@@ -126,11 +126,11 @@ def commit_offsets(
     now_ms: int,
     deadline_ms: int,
     committer: Committer = NOBODY,
-    metadata: str = "",
+    metadata: str | Mapping[TopicPartition, str] = "",
 ) -> Operation[None]:
     """Store the next offset to read per partition. Raises KafkaError if `committer` is refused.
 
-    `metadata`: a text of the committer, stored with each offset."""
+    `metadata`: a text of the committer, stored with each offset, or one for each partition."""
     attempts = session.start(now_ms, deadline_ms, "commit offsets")
     yield from _know_topics(session, attempts, offsets)
     # Both the name and the id of each topic: the version is chosen later, and 10 and above encode
@@ -144,7 +144,11 @@ def commit_offsets(
                 entities.OffsetCommitRequestPartition(
                     partition_index=p,
                     committed_offset=offsets[TopicPartition(topic, p)],
-                    committed_metadata=metadata,
+                    committed_metadata=(
+                        metadata
+                        if isinstance(metadata, str)
+                        else metadata[TopicPartition(topic, p)]
+                    ),
                 )
                 for p in numbers
             ),

@@ -250,7 +250,7 @@ class BlockingClient:
         group: str,
         offsets: Mapping[TopicPartition, int],
         *,
-        metadata: str = "",
+        metadata: str | Mapping[TopicPartition, str] = "",
         timeout_ms: int | None = None,
     ) -> None:
         """Store the next offset to read per partition, for a group without members."""

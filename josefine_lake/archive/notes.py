@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from josefine_broker.base.archive_note import ARCHIVE_GROUP, ArchiveNote
+from josefine_broker.base.archive_note import ARCHIVE_GROUP, ArchivedRecord, ArchiveNote
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import groups
@@ -30,6 +30,10 @@ class ArchiveNotes:
         self._topic = topic
         self.topic_id = ""
         self.table_id = ""
+        self.last: Mapping[TopicPartition, ArchivedRecord] = {}
+        """The newest archived record of each partition, where it is known."""
+        self.read: dict[TopicPartition, ArchivedRecord] = {}
+        """The newest record that was read, which the next commit archives."""
 
     def committed(self) -> dict[TopicPartition, Committed]:
         """The group's offsets of the topic. Raises KafkaError."""
@@ -44,16 +48,21 @@ class ArchiveNotes:
 
     def commit(self, offsets: Mapping[TopicPartition, int], stopped: str = "") -> None:
         """After a look at the archive; it may fail silently: brokers wait longer then."""
-        note = ArchiveNote(
-            topic_id=self.topic_id,
-            table_id=self.table_id,
-            look=time.time_ns() // 1_000_000,
-            stopped=stopped,
-        )
+        look_ms = time.time_ns() // 1_000_000
+        notes = {
+            tp: ArchiveNote(
+                topic_id=self.topic_id,
+                table_id=self.table_id,
+                look=look_ms,
+                stopped=stopped,
+                last=self.last.get(tp),
+            ).text()
+            for tp in offsets
+        }
         if offsets:
             with suppress(KafkaError):
                 self._client.commit_offsets(
-                    ARCHIVE_GROUP, offsets, metadata=note.text(), timeout_ms=COMMIT_MS_MAX
+                    ARCHIVE_GROUP, offsets, metadata=notes, timeout_ms=COMMIT_MS_MAX
                 )
 
     def stop(self, why: str) -> None:

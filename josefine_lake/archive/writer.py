@@ -2,7 +2,8 @@
 
 Rules: the archive is looked at every few seconds, also while nothing is written: its log must be
 the one that this writer has seen or written. What brokers hear is what the archive's own newest
-commit has. They hear of a stop with its reason, except one that passes by itself.
+commit has. They hear of a stop with its reason, except one that passes by itself. A record of a new
+leader follows only if the log still has the newest archived one.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from josefine_broker.base.archive_note import ArchivedRecord
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
+from josefine_lake.archive import newest
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer import verdicts
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.delta_table import ChainedTable
 from josefine_lake.writer.ports import File
-from josefine_lake.writer.start import Topic
+from josefine_lake.writer.start import Ready, Topic
 from josefine_lake.writer.state import TableState
 from josefine_lake.writer.table_writer import TableWriter, World
-from josefine_lake.writer.topic_reader import TopicReader
+from josefine_lake.writer.topic_reader import OutOfRangeError, Read, TopicReader
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import world_of
 from josefine_spark.base.topic_offsets import ByPartition
@@ -84,6 +89,46 @@ class ArchiveWriter(TableWriter):
         self._report(state)
         return state
 
+    def _accept(self, ready: Ready, topic: Topic, *, trust: bool) -> None:
+        said = ready.tip.said if ready.tip else {}
+        # Trusted: the archive keeps what it has, whatever the log has at these offsets.
+        found = {} if trust else newest.newest_of(said, topic.name)
+        for tp, record in found.items():
+            if tp in topic.bounds and topic.bounds[tp].earliest <= record.offset:
+                self._require(tp, record)
+        self._notes.read = dict(found)
+        self._notes.last = dict(found)
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {**super()._facts(), **newest.fact_of(self._notes.read)}
+
+    def _take(self, state: TableState, read: Read) -> None:
+        if found := newest.records_in(read):
+            known = self._notes.read.get(read.partition)
+            if known is not None and newest.has_new_leader(known, found[0]):
+                bounds = self._world.log.look().bounds
+                if bounds[read.partition].earliest <= known.offset:
+                    self._require(read.partition, known)
+            self._notes.read[read.partition] = found[1]
+        super()._take(state, read)
+
+    def _require(self, tp: TopicPartition, record: ArchivedRecord) -> None:
+        """Raise StoppedTable unless the log has this record, OutOfRangeError if nobody knows."""
+        reads = self._world.log.fetch({tp: record.offset}, 0)
+        is_there = newest.is_there(reads, tp, record)
+        if is_there is None:
+            raise OutOfRangeError(f"{tp}: offset {record.offset} cannot be read again")
+        if not is_there:
+            topic = self._table.topic
+            raise verdicts.stopped(
+                self._table,
+                f"{tp}: the log has another record at offset {record.offset} than the archive: "
+                "brokers have lost archived records (an unclean election, or an old copy)",
+                f"josefine archive verify --topic {topic}  # what differs",
+                f"josefine archive run --topic {topic} --trust archive --once  # keep what the "
+                "archive has, without the log's other records below its end",
+            )
+
     def _look_again(self, state: TableState, now_ms: int) -> None:
         super()._look_again(state, now_ms)
         self._report(state)
@@ -105,6 +150,7 @@ def archive_writer(
 
     def reached(offsets: ByPartition) -> None:
         """The archive has these: its log is as this writer has seen it."""
+        notes.last = dict(notes.read)
         notes.commit(offsets)
 
     def open_file(store: Any, schema: Any) -> File:

@@ -153,6 +153,7 @@ class TableWriter:
         if isinstance(ready, Stop):
             raise self._refused(ready)
         assert isinstance(ready, Ready)
+        self._accept(ready, topic, trust=trust)
         # All checks come before the first file: a refused start changes nothing.
         try:
             world.store.ensure(self._columns.schema)
@@ -170,6 +171,13 @@ class TableWriter:
         self._looked_ms = world.clock_ms()
         world.stats.started(ready.positions, world.log.stable_ends(ready.positions))
         return TableState(table, topic.id, ready, early_share(table.topic))
+
+    def _accept(self, ready: Ready, topic: Topic, *, trust: bool) -> None:
+        """A last check of a start, before anything is written or reported. Raises StoppedTable."""
+
+    def _facts(self) -> Mapping[str, Any]:
+        """More for the metadata of the next commit."""
+        return self._columns.facts
 
     def _step(self, state: TableState, *, at_end: bool) -> None:
         world = self._world
@@ -248,7 +256,7 @@ class TableWriter:
             "mode": self._table.mode.value,
             "keys": [*self._table.keys],
             "dead_letters": self._table.dead_letter,
-            **self._columns.facts,
+            **self._facts(),
         }
         if world.letters is not None:
             more[LETTERS] = nested(self._in_letters)

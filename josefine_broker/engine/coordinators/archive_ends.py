@@ -22,6 +22,7 @@ from josefine_broker.engine.partition.archived_end import (
     NOTHING,
     Bound,
     Committed,
+    LogPart,
     Witness,
     archived_end,
     heard,
@@ -72,8 +73,11 @@ class ArchiveEnds:
             return Bound(NOTHING)
         now_ms = self._ctx.clock.monotonic_ms()
         topic_id = str(hosted.topic_id)
-        end = hosted.partition.high_watermark
-        bounds = [archived_end(self._witnesses.get(tp, Witness()), topic_id, now_ms, end)]
+        partition = hosted.partition
+        log = LogPart(
+            hosted.log.log_start_offset, partition.high_watermark, partition.epochs.epoch_of
+        )
+        bounds = [archived_end(self._witnesses.get(tp, Witness()), topic_id, now_ms, log)]
         if hosted.settings.table.location:
             bounds.append(table_end(self._tables.get(tp, NONE)))
         return smallest(bounds)

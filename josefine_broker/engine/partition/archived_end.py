@@ -3,9 +3,12 @@
 Rules: nothing is deleted at or above the smallest end that was committed; without a fresh word of
 the archive's writer nothing is deleted at all. The writer's word is fresh while its `look` changes,
 by this broker's own clock: a writer that ended, or whose archive was dropped, stops to change it.
+After an unclean election the log may have other records at archived offsets: nothing is deleted if
+the newest archived record is not the log's.
 Time is an argument. Pure.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from josefine_broker.base.archive_note import ArchiveNote, archive_note
@@ -54,8 +57,16 @@ def heard(before: Witness, committed: Committed, now_ms: int) -> Witness:
     return Witness(committed, note, now_ms if has_changed else before.looked_ms)
 
 
-def archived_end(witness: Witness, topic_id: str, now_ms: int, end_offset: int) -> Bound:
-    """How far the archive allows to delete. `end_offset`: of the committed records in the log."""
+class LogPart(NamedTuple):
+    """The committed records of a log: their offsets, and the leader epoch that wrote each."""
+
+    start_offset: int
+    end_offset: int
+    epoch_of: Callable[[int], int]
+
+
+def archived_end(witness: Witness, topic_id: str, now_ms: int, log: LogPart) -> Bound:
+    """How far the archive allows to delete."""
     committed, note, looked_ms = witness
     if committed.offset < 0:
         return Bound(NOTHING, f"the archive has nothing of this partition yet: {START}")
@@ -68,10 +79,17 @@ def archived_end(witness: Witness, topic_id: str, now_ms: int, end_offset: int) 
         return Bound(NOTHING, f"the archive's writer stopped: {note.stopped}")
     if looked_ms is None or now_ms - looked_ms > FRESH_MS:
         return Bound(NOTHING, f"nobody has looked at the archive lately: {START}")
-    if committed.offset > end_offset:
+    if committed.offset > log.end_offset:
         # After an unclean election the archive has other records at these offsets.
-        why = f"the archive ends at {committed.offset}, after the log's {end_offset}"
+        why = f"the archive ends at {committed.offset}, after the log's {log.end_offset}"
         return Bound(NOTHING, why)
+    last = note.last
+    # A record that retention has deleted was the archived one when it did.
+    if last is not None and last.offset >= log.start_offset:
+        epoch = log.epoch_of(last.offset)
+        if epoch != last.leader_epoch:
+            why = f"the log has another record at offset {last.offset} than the archive"
+            return Bound(NOTHING, f"{why} (leader epoch {epoch}, not {last.leader_epoch})")
     return Bound(committed.offset)
 
 

@@ -100,6 +100,8 @@ class ArchiveReads:
         self._ask_time = ask_time
         self._chunks = Chunks()
         self._starts: dict[Place, int] = {}
+        self._nothing_below: dict[Place, int] = {}
+        """The local start for which an archive had no record at all: it may have later ones now."""
         self._asked: set[tuple[Place, int]] = set()
         self._failed: dict[Place, str] = {}
         """Errors that no reader has heard of yet."""
@@ -114,8 +116,7 @@ class ArchiveReads:
         if why := self._failed.pop(place, ""):
             raise KafkaError(ErrorCode.kafka_storage_error, why)
         end = hosted.log.log_start_offset
-        start = self._starts.get(place)
-        if start is not None and (start == NOTHING or offset < start):
+        if self._is_below_all(place, offset):
             raise KafkaError(ErrorCode.offset_out_of_range)
         while offset < end:
             chunk = self._chunks.find(place, offset)
@@ -133,20 +134,23 @@ class ArchiveReads:
     def has_news(self, tp: TopicPartition, hosted: HostedPartition, offset: int) -> bool:
         """Whether a read would have an outcome now."""
         place = (hosted.topic_id, tp.partition)
-        start = self._starts.get(place)
-        is_out = start is not None and (start == NOTHING or offset < start)
+        is_out = self._is_below_all(place, offset)
         return is_out or place in self._failed or self._chunks.find(place, offset) is not None
+
+    def _is_below_all(self, place: Place, offset: int) -> bool:
+        """Whether the archive is known to have neither this record nor an earlier one."""
+        start = self._starts.get(place, self._nothing_below.get(place))
+        return start is not None and offset < start
 
     def start(self, tp: TopicPartition, hosted: HostedPartition) -> int | None:
         """The first offset of archive and log together. None: not known yet; it is asked for."""
         place, local = (hosted.topic_id, tp.partition), hosted.log.log_start_offset
         found = self._starts.get(place)
-        if found is None or found == NOTHING:
-            if local == 0:
-                return 0
-            self._ask(tp, place, 0, local)
-            return local if found == NOTHING else None
-        return min(found, local)
+        if found is not None or local == 0:
+            return local if found is None else min(found, local)
+        # Also where it had nothing: its first records may be older than the local start is now.
+        self._ask(tp, place, 0, local)
+        return local if self._nothing_below.get(place) == local else None
 
     def search(
         self, tp: TopicPartition, hosted: HostedPartition, timestamp_ms: int
@@ -165,16 +169,16 @@ class ArchiveReads:
             return
         self._asked.add(key)
         question = ArchiveQuestion(tp.topic, place[0], tp.partition, offset, end, CHUNK_BYTES)
-        answered = partial(self._answered, tp, place, offset)
+        answered = partial(self._answered, tp, place, offset, end)
         self._ask_reader(question, now_ms + ASK_MS_MAX, answered)
 
     def _answered(
-        self, tp: TopicPartition, place: Place, offset: int, answer: ArchiveAnswer
+        self, tp: TopicPartition, place: Place, offset: int, end: int, answer: ArchiveAnswer
     ) -> None:
         self._asked.discard((place, offset))
         why = answer.error
         if not why:
-            self._starts[place] = answer.start
+            self._started(place, answer.start, end)
             is_below = answer.start == NOTHING or offset < answer.start
             if answer.next_offset > offset:
                 chunk = Chunk(offset, answer.next_offset, memoryview(answer.data))
@@ -182,10 +186,21 @@ class ArchiveReads:
             elif not is_below:
                 why = f"the archive ends at {offset}, before the first record that brokers have"
         if why:
-            self._starts.pop(place, None)  # it may be another archive when it is back
+            # It may be another archive when it is back.
+            self._starts.pop(place, None)
+            self._nothing_below.pop(place, None)
             self._failed[place] = f"{tp}: {why}"
             self._again_ms[place] = self._ctx.clock.monotonic_ms() + PAUSE_MS
             self._ctx.ports.tell(
                 "archive not read", gravity=Gravity.WARNING, partition=str(tp), reason=why
             )
         self._ctx.parked.wake(tp, self._ctx.clock.monotonic_ms())
+
+    def _started(self, place: Place, start: int, end: int) -> None:
+        """Note the first archived offset, or that there is none below `end`."""
+        if start == NOTHING:
+            self._starts.pop(place, None)
+            self._nothing_below[place] = end
+        else:
+            self._starts[place] = start
+            self._nothing_below.pop(place, None)

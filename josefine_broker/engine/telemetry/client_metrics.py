@@ -3,7 +3,8 @@ an argument.
 
 A client gets its subscription, then pushes at the interval that it was given. What comes earlier
 than that is refused, so that no client costs more than another. A client that pushed nothing for
-three intervals is forgotten, and the oldest one if there are too many.
+three intervals is forgotten, and the oldest ones if there are too many, or if they have too much
+text. Without prefixes nobody is asked, and whoever asks or pushes is refused.
 """
 
 import zlib
@@ -12,12 +13,15 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, ExpandsTooFarError, KafkaError
-from josefine_broker.engine.telemetry.otlp_metrics import Point, points_of
+from josefine_broker.engine.telemetry.otlp_metrics import TEXT_MAX, Point, points_of
 from josefine_broker.records.codecs import Compression
 from josefine_broker.records.compression import decompress
 
 CLIENTS_MAX = 1_000
 """Above this the client that was heard of least recently is forgotten."""
+CHARACTERS_MAX = 16 << 20
+"""Of the names and attributes of all clients, with POINT_CHARACTERS for each number."""
+POINT_CHARACTERS = 100
 EXPANSION_MAX = 10
 """Decompressed metrics may be this many times the limit of a push."""
 FORGOTTEN_AFTER = 3
@@ -57,6 +61,8 @@ class _Client:
     """Its last push was refused for its subscription or its compression."""
     is_terminating: bool = False
     points: list[Point] = field(default_factory=list)
+    characters: int = 0
+    """Those of its points: see CHARACTERS_MAX."""
 
     @property
     def heard_ms(self) -> int:
@@ -71,13 +77,15 @@ class ClientMetrics:
         self.pushes = 0
         self.pushes_refused = 0
         self._clients: dict[UUID, _Client] = {}
+        self._characters = 0
 
     def subscribe(self, instance: UUID, client_id: str, now_ms: int) -> None:
         """A client asks for its subscription. Raises KafkaError if it asks too often."""
+        self._require_asked()
         client = self._clients.get(instance)
         if client is None:
             self._make_room(now_ms)
-            self._clients[instance] = _Client(client_id=client_id, got_ms=now_ms)
+            self._clients[instance] = _Client(client_id=client_id[:TEXT_MAX], got_ms=now_ms)
             return
         # KIP-714: a client may ask once per interval, and at once after a push, or after an error
         # that a new subscription resolves.
@@ -99,6 +107,7 @@ class ClientMetrics:
         is_terminating: bool,
     ) -> None:
         """A client's numbers take the place of its last ones. Raises KafkaError."""
+        self._require_asked()
         client = self._clients.get(instance)
         if client is None or subscription_id != self.settings.subscription_id:
             if client is not None:
@@ -116,8 +125,26 @@ class ClientMetrics:
         # A push that cannot be read counts, too: else a client could send rubbish at any rate.
         client.pushed_ms, client.is_terminating = now_ms, is_terminating
         self._clients[instance] = self._clients.pop(instance)
-        client.points = self._points(client, compression, data)
+        self._keep(client, self._points(client, compression, data))
         self.pushes += 1
+
+    def _require_asked(self) -> None:
+        """A client that sees the API in no ApiVersions may send it all the same."""
+        if not self.settings.prefixes:
+            raise KafkaError(ErrorCode.unsupported_version, "no client is asked for metrics")
+
+    def _keep(self, client: _Client, points: list[Point]) -> None:
+        """The client's points for its last ones; the silent ones give way if there is no room."""
+        self._characters -= client.characters
+        client.points = points
+        client.characters = sum(len(each.name) + len(each.of) + POINT_CHARACTERS for each in points)
+        self._characters += client.characters
+        # The one that pushed is the last of them, and one push is always within the bound.
+        while self._characters > CHARACTERS_MAX:
+            self._forget(next(iter(self._clients)))
+
+    def _forget(self, instance: UUID) -> None:
+        self._characters -= self._clients.pop(instance).characters
 
     def _points(self, client: _Client, compression: int, data: bytes | memoryview) -> list[Point]:
         if len(data) > self.settings.push_bytes_max:
@@ -146,9 +173,9 @@ class ClientMetrics:
         for instance in [
             each for each, client in self._clients.items() if self._is_forgotten(client, now_ms)
         ]:
-            del self._clients[instance]
+            self._forget(instance)
         while len(self._clients) >= CLIENTS_MAX:
-            del self._clients[next(iter(self._clients))]
+            self._forget(next(iter(self._clients)))
 
     def _is_forgotten(self, client: _Client, now_ms: int) -> bool:
         return now_ms - client.heard_ms > FORGOTTEN_AFTER * self.settings.push_interval_ms

@@ -151,6 +151,27 @@ def test_offset_below_the_archive_is_out_of_range(start: int) -> None:
     assert answer_of(parked).error_code == ErrorCode.offset_out_of_range
 
 
+def test_archive_that_had_nothing_is_asked_again_once_the_local_start_has_moved() -> None:
+    """It was made for a topic that had lost records, and got those that retention deletes now."""
+    world, reader = archived_world()
+    waiting(world, 0)
+    reader.answer(b"", 0, -1)
+    assert offset_of(world, EARLIEST).offset == LOCAL
+    world.ctx.hosted.partitions[TP].log.delete_before(LOCAL + 1)
+
+    assert offset_of(world, EARLIEST).error_code == ErrorCode.offset_not_available
+    parked = waiting(world, LOCAL)
+    while reader.asked:
+        is_there = reader.asked[0][0].offset == LOCAL
+        reader.answer(archived(LOCAL) if is_there else b"", LOCAL + 1 if is_there else 0, LOCAL)
+
+    assert values_in(answer_of(parked)) == [b"3"]
+    assert offset_of(world, EARLIEST).offset == LOCAL
+    # What no archive has stays out of range, without another question.
+    assert world.fetch(0).error_code == ErrorCode.offset_out_of_range
+    assert not reader.asked
+
+
 @pytest.mark.parametrize(
     ("next_offset", "error"), [(-1, "no such disk"), (0, "")], ids=["failure", "hole"]
 )

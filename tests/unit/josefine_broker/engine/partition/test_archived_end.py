@@ -2,13 +2,14 @@
 
 import pytest
 
-from josefine_broker.base.archive_note import ArchiveNote, archive_note
+from josefine_broker.base.archive_note import ArchivedRecord, ArchiveNote, archive_note
 from josefine_broker.engine.partition.archived_end import (
     FRESH_MS,
     NONE,
     NOTHING,
     Bound,
     Committed,
+    LogPart,
     Witness,
     archived_end,
     heard,
@@ -17,12 +18,19 @@ from josefine_broker.engine.partition.archived_end import (
 )
 
 TOPIC = "topic-1"
-END = 20
-"""The high watermark."""
+LOG = LogPart(5, 20, lambda offset: 1 if offset < 12 else 3)
+"""Another leader wrote the offsets from 12 on."""
 
 
-def committed(offset: int, look: int, topic: str = TOPIC, stopped: str = "") -> Committed:
-    note = ArchiveNote(topic_id=topic, table_id="t", look=look, stopped=stopped)
+def committed(
+    offset: int,
+    look: int,
+    topic: str = TOPIC,
+    stopped: str = "",
+    last: tuple[int, int] | None = None,
+) -> Committed:
+    record = None if last is None else ArchivedRecord(*last)
+    note = ArchiveNote(topic_id=topic, table_id="t", look=look, stopped=stopped, last=record)
     return Committed(offset, note.text())
 
 
@@ -57,12 +65,23 @@ FRESH = ((0, committed(10, 1)), (5, committed(20, 2)))
         (after((0, committed(9, 1, "topic-0")), (5, committed(9, 2))), 5, NOTHING, "nobody"),
         (after(*FRESH, (9, NONE)), 9, NOTHING, "has nothing"),
         (after(*FRESH, (9, committed(21, 3))), 9, NOTHING, "ends at 21"),
+        # The newest archived record is the log's, was deleted by retention, or is another one.
+        (after(*FRESH, (9, committed(15, 3, last=(14, 3)))), 9, 15, ""),
+        (after(*FRESH, (9, committed(12, 3, last=(11, 1)))), 9, 12, ""),
+        (after(*FRESH, (9, committed(5, 3, last=(4, 0)))), 9, 5, ""),
+        (after(*FRESH, (9, committed(15, 3, last=(14, 2)))), 9, NOTHING, "(leader epoch 3, not 2)"),
+        (
+            after(*FRESH, (9, committed(6, 3, last=(5, 0)))),
+            9,
+            NOTHING,
+            "another record at offset 5",
+        ),
     ],
 )
 def test_only_what_a_fresh_look_has_found_may_go(
     witness: Witness, now_ms: int, end: int, why: str
 ) -> None:
-    bound = archived_end(witness, TOPIC, now_ms, END)
+    bound = archived_end(witness, TOPIC, now_ms, LOG)
 
     assert bound.end == end
     assert why in bound.why
@@ -90,13 +109,24 @@ def test_smallest_end_counts_and_the_first_reason() -> None:
     assert smallest([Bound(NOTHING, "a"), Bound(NOTHING, "b")]).why == "a"
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", "7", "null", '{"topic_id": 1}', "[" * 5000])
+ALL = '{"topic_id": "t", "table_id": "t", "look": 1, "stopped": "", "last": %s}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "[]", "7", "null", '{"topic_id": 1}', "[" * 5000, ALL % "[1]", ALL % "7", ALL % "{}"],
+)
 def test_metadata_of_others_is_no_note(text: str) -> None:
     assert archive_note(text) is None
 
 
 def test_note_fits_into_a_committed_offset() -> None:
-    note = ArchiveNote(topic_id="a" * 36, table_id="b" * 36, look=2**63, stopped="é" * 9000)
+    last = ArchivedRecord(2**63, 2**31)
+    note = ArchiveNote(
+        topic_id="a" * 36, table_id="b" * 36, look=2**63, stopped="é" * 9000, last=last
+    )
 
     assert len(note.text().encode()) <= 4096
-    assert archive_note(note.text()) is not None
+    found = archive_note(note.text())
+    assert found is not None
+    assert found.last == last

@@ -8,6 +8,7 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.telemetry import client_metrics as c
+from josefine_broker.engine.telemetry.otlp_metrics import TEXT_MAX
 from josefine_broker.records.codecs import Compression
 from josefine_broker.records.compression import compress
 from tests.unit.josefine_broker.engine.telemetry.test_otlp_metrics import data_of, pb
@@ -159,3 +160,29 @@ def test_other_settings_are_another_subscription() -> None:
     assert len({each.subscription_id for each in others}) == 3
     assert all(-(2**31) <= each.subscription_id < 2**31 for each in others)
     assert others[1].requested == ("",)
+
+
+def test_without_a_subscription_nobody_may_ask_or_push() -> None:
+    clients = Clients(c.ClientMetricsSettings())
+    number = clients.settings.subscription_id
+    assert clients.get(A, 0) is ErrorCode.unsupported_version
+    assert clients.put(A, 1, metrics(), subscription=number) is ErrorCode.unsupported_version
+
+
+def test_texts_of_all_clients_are_bounded(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client that was heard of least recently gives way; forgotten ones free their part."""
+    monkeypatch.setattr(c, "CHARACTERS_MAX", 2 * (10 + c.POINT_CHARACTERS))
+    for number in (1, 2, 1, 3, 3):
+        clients.get(UUID(int=number), 0)
+        clients.put(UUID(int=number), number * 10_000, metrics("n" * 10))
+    assert [each for each, _ in clients.numbers(0)] == [1, 3]
+
+
+def test_client_ids_are_cut(clients: Clients) -> None:
+    """They are labels of each series."""
+    clients.subscribe(A, "x" * 30_000, 0)
+    clients.put(A, 1, metrics())
+    ((_, client_id, _),) = clients.series(1)
+    assert len(client_id) == TEXT_MAX

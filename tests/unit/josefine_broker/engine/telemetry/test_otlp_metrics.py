@@ -11,7 +11,13 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2 as pb
 
 from josefine_broker.base.errors import CorruptData
-from josefine_broker.engine.telemetry.otlp_metrics import POINTS_MAX, TEXT_MAX, Point, points_of
+from josefine_broker.engine.telemetry.otlp_metrics import (
+    FIELDS_MAX,
+    POINTS_MAX,
+    TEXT_MAX,
+    Point,
+    points_of,
+)
 
 
 def data_of(*metrics: pb.Metric) -> bytes:
@@ -113,3 +119,20 @@ def test_texts_and_points_are_bounded() -> None:
         many.gauge.data_points.add(as_int=1)
     with pytest.raises(CorruptData, match="more than 2000 data points"):
         points_of(data_of(many))
+
+
+def test_fields_that_are_no_points_are_bounded_too() -> None:
+    """Points without a value, of which a compressed push has millions."""
+    empty = pb.Metric(name="m")
+    empty.gauge.data_points.extend([pb.NumberDataPoint()] * FIELDS_MAX)
+    with pytest.raises(CorruptData, match="more than 100000 fields"):
+        points_of(data_of(empty))
+
+
+def test_bounds_have_room_for_as_many_points_as_are_allowed() -> None:
+    metrics = []
+    for number in range(POINTS_MAX):
+        metric = pb.Metric(name=f"m{number}", description="d", unit="1")
+        metric.sum.data_points.add(as_int=number, attributes=ATTRIBUTES, time_unix_nano=1)
+        metrics.append(metric)
+    assert len(points_of(data_of(*metrics))) == POINTS_MAX

@@ -1,0 +1,170 @@
+"""A log that lost archived records to another leader is noticed before more is archived."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+from josefine_broker.base.archive_note import ArchivedRecord
+from josefine_broker.base.ids import TopicPartition
+from josefine_lake.archive import newest
+from josefine_lake.archive.notes import ArchiveNotes
+from josefine_lake.archive.writer import ArchiveWriter
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer.columns import ARCHIVE_SCHEMA
+from josefine_lake.writer.state import TableState
+from josefine_lake.writer.topic_reader import OutOfRangeError, Read
+from josefine_lake.writer.verdicts import StoppedTable
+from josefine_spark.base.topic_offsets import ByPartition
+from tests.unit.josefine_lake.world import TOPIC, Lake, MemoryLog, records
+
+TP = TopicPartition(TOPIC, 0)
+
+
+class Log(MemoryLog):
+    """`epochs`: of each offset, the last one of all that follow."""
+
+    def __init__(self, archived: Archived) -> None:
+        super().__init__(archived)
+        self._archived = archived
+
+    def fetch(self, positions: ByPartition, wait_ms: int) -> list[Read]:
+        for tp, at in positions.items():
+            if at < self._archived.first[tp.partition]:
+                raise OutOfRangeError(f"{tp}: {at}")
+        reads, epochs = super().fetch(positions, wait_ms), self._archived.epochs
+        found = []
+        for each in reads:
+            rows = each.batches[0].to_pylist()
+            for row in rows:
+                row["leader_epoch"] = epochs[min(row["offset"], len(epochs) - 1)]
+            batch = pa.RecordBatch.from_pylist(rows, schema=ARCHIVE_SCHEMA)
+            found.append(
+                Read(
+                    partition=each.partition,
+                    batches=[batch],
+                    next_offset=each.next_offset,
+                    end=each.end,
+                )
+            )
+        return found
+
+
+class Writer(ArchiveWriter):
+    """Its table is in memory, so nobody can have dropped it."""
+
+    def _report(self, state: TableState) -> None:
+        self._notes.commit({})
+
+
+class Archived(Lake):
+    """An archived topic with one partition."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.table = TableTopic(topic=TOPIC, location="/t", dead_letter=None, is_archive=True)
+        self.letters = False
+        self.epochs = [4]
+        self.stops: list[str] = []
+
+    def archive(self, *, trust: bool = False) -> None:
+        """One writer, up to the end."""
+        world = self.world(lambda place: None)
+        notes = ArchiveNotes(mock.Mock(), TOPIC)
+
+        def reached(offsets: ByPartition) -> None:
+            notes.last = dict(notes.read)
+            self.group.update(offsets)
+
+        changed = {"log": Log(self), "commit_offsets": reached}
+        world = type(world)(**{**_fields(world), **changed})
+        with mock.patch.object(notes, "stop", self.stops.append):
+            Writer(self.table, world, notes).run(lambda: False, once=True, trust=trust)
+
+    def replaced_from(self, offset: int, epoch: int, *values: bytes) -> None:
+        """Another leader ended the log here, and wrote these."""
+        self.values[0][offset:] = values
+        self.epochs = [4] * offset + [epoch]
+
+    def offsets(self) -> list[int]:
+        return [row["offset"] for row in self.main.rows]
+
+
+def _fields(world: Any) -> dict[str, Any]:
+    return {name: getattr(world, name) for name in type(world).__dataclass_fields__}
+
+
+@pytest.fixture
+def topic() -> Archived:
+    found = Archived()
+    found.send(0, b"a", b"b", b"c")
+    found.archive()
+    assert newest.newest_of(found.main.commits[-1][2], TOPIC) == {TP: ArchivedRecord(2, 4)}
+    return found
+
+
+def test_next_leader_that_has_all_archived_records_is_followed(topic: Archived) -> None:
+    topic.replaced_from(3, 5, b"d", b"e")
+
+    topic.archive()
+
+    assert topic.offsets() == [0, 1, 2, 3, 4]
+    assert not topic.stops
+
+
+def test_log_with_other_records_at_archived_offsets_stops_the_writer(topic: Archived) -> None:
+    topic.replaced_from(1, 5, b"B", b"C")  # as many as the archive has: nothing to read
+
+    for _ in range(2):  # a start never makes it right
+        with pytest.raises(StoppedTable, match="another record at offset 2"):
+            topic.archive()
+    topic.send(0, b"D")
+    assert (topic.offsets(), topic.group) == ([0, 1, 2], {TP: 3})
+    assert len(topic.stops) == 2
+
+    topic.archive(trust=True)
+    assert topic.offsets() == [0, 1, 2, 3]
+    topic.archive()  # and from here on the log is the archive's again
+
+
+def test_log_that_was_ended_while_the_writer_reads_stops_it(topic: Archived) -> None:
+    topic.send(0, b"d", b"e", b"f")
+    looks = iter(range(10))
+
+    def change() -> None:
+        if next(looks) == 2:  # after the check of the start and the first read, of two records
+            topic.replaced_from(4, 5, b"E", b"F", b"G")
+
+    topic.before_fetch = change
+
+    with pytest.raises(StoppedTable, match="another record at offset 4"):
+        topic.archive()
+    assert topic.offsets() == [0, 1, 2]
+
+
+def test_record_that_retention_has_deleted_is_not_looked_for(topic: Archived) -> None:
+    topic.replaced_from(3, 5, b"d", b"e")
+    topic.first = [3]
+
+    topic.archive()
+
+    assert topic.offsets() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {newest.FACT: 1}, {newest.FACT: {"a": [1, 2]}}, {newest.FACT: {"0": [1]}}]
+)
+def test_commits_without_a_newest_record_show_nothing(said: dict[str, Any]) -> None:
+    assert newest.newest_of(said, TOPIC) == {}
+
+
+def test_read_that_the_archive_answered_is_no_other_record() -> None:
+    """Between look and read retention has deleted it, which it does only if it is archived."""
+    batch = records(0, 2, [b"c"]).append_column("leader_epoch", pa.array([None], pa.int32()))
+    read = Read(partition=TP, batches=[batch], next_offset=3, end=3)
+
+    assert newest.is_there([read], TP, ArchivedRecord(2, 4))
+    assert newest.is_there([], TP, ArchivedRecord(2, 4)) is None
