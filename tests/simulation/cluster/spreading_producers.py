@@ -175,13 +175,17 @@ class SpreadingProducer(ProducingClient):
             self.judge_lost(batch, code, answer.error_message)
 
     def _drop_lost(self) -> None:
-        """What goes to topics that are gone."""
+        """What goes to topics that are gone. A sequence number that was not sent is missed, if the
+        topic is there after all: the producer begins anew."""
         for each in self._again:
             self._not_found.setdefault(each.target, 0)
             self._not_found[each.target] += each.target not in self.leaders
-        self._again = [
-            each for each in self._again if self._not_found[each.target] <= NOT_FOUND_MAX
-        ]
+        kept = [each for each in self._again if self._not_found[each.target] <= NOT_FOUND_MAX]
+        for each in self._again:
+            if each not in kept:
+                self.producer_id = NO_PRODUCER_ID
+                self._not_found.pop(each.target, None)
+        self._again = kept
 
 
 def add_spreading(world: World) -> None:
