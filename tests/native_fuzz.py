@@ -33,7 +33,7 @@ from josefine_broker.records import plain_fetch, plain_produce
 from josefine_broker.records.batch import stamp_crc
 from josefine_broker.wire.fetch import FetchPartition
 from tests.build_native import NATIVE
-from tests.unit.josefine_broker.plain_frames import NOW_MS, batch_with, frame_with
+from tests.unit.josefine_broker.plain_frames import NOW_MS, VERSIONS, batch_with, frame_with
 from tests.unit.josefine_broker.records import test_plain_fetch as fetches
 from tests.unit.josefine_broker.records import test_plain_parts as several
 from tests.unit.josefine_broker.records import test_plain_produce as produces
@@ -96,7 +96,7 @@ def made_batch(rng: Random) -> bytes:
 
 
 def produce_frame(rng: Random) -> bytes:
-    version = rng.choice(produces.VERSIONS)
+    version = rng.choice(VERSIONS)
     batches = [
         [(rng.choice((0, 1, 70_000)), made_batch(rng)) for _ in range(rng.choice((1, 1, 2, 4)))]
         for _ in range(rng.choice((1, 1, 2, 3)))
@@ -168,7 +168,7 @@ def fetch_frame(rng: Random) -> bytes:
 
     first = [part() for _ in range(rng.choice((0, 1, 1, 2, 5, 40)))]
     more = tuple(part() for _ in range(rng.choice((0, 0, 1, 3))))
-    session = rng.choice(({}, {"session_id": 9, "session_epoch": 3}))
+    session: dict[str, Any] = rng.choice(({}, {"session_id": 9, "session_epoch": 3}))
     version = rng.choice(fetches.VERSIONS)
     isolation = rng.randrange(2)
     return bytes(
