@@ -57,15 +57,12 @@ class Fetching(load.Loop):
     session_at = -1
     epoch = 0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
     def send(self) -> None:
         if self.session_at > 0:
             self.epoch += 1
             load.LENGTH.pack_into(self.request, self.session_at + 4, self.epoch)
         self.sent_ns = time.perf_counter_ns()
-        self.transport.write(self.request)
+        self.transport.write(self.request)  # type: ignore[attr-defined]
 
     def data_received(self, data: bytes) -> None:
         if self.received:
@@ -143,7 +140,7 @@ async def run(
         raise SystemExit(failed.result())
     for each in clients:
         each.stopping = True
-        each.transport.abort()
+        each.transport.abort()  # type: ignore[attr-defined]
     done = sorted(round_trips)
     print(json.dumps({"requests": len(done), "p50_us": done[len(done) // 2] / 1000}))
 
@@ -159,7 +156,7 @@ def measured(
 ) -> dict[str, float]:
     cpu = cpu_us(broker.pid)
     where = "client", broker.bootstrap, kind, connections, parts, size, seconds
-    done = json.loads(client("parts_load", *where))
+    done: dict[str, float] = json.loads(client("parts_load", *where))
     done["cpu_us"] = (cpu_us(broker.pid) - cpu) / done["requests"]
     return done
 
@@ -223,7 +220,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["client"]:
-        bootstrap, kind, *numbers, seconds = sys.argv[2:]
-        uvloop.run(run(bootstrap, kind, *map(int, numbers), float(seconds)))
+        bootstrap, kind, connections, parts, size, seconds = sys.argv[2:]
+        uvloop.run(run(bootstrap, kind, int(connections), int(parts), int(size), float(seconds)))
     else:
         main()
