@@ -31,7 +31,7 @@ from typing import Any
 
 from josefine_broker.records import plain_fetch, plain_produce
 from josefine_broker.records.batch import stamp_crc
-from josefine_broker.wire.fetch import FetchPartition
+from josefine_broker.wire.fetch import FetchPartition, ForgottenTopic
 from tests.build_native import NATIVE
 from tests.unit.josefine_broker.plain_frames import NOW_MS, VERSIONS, batch_with, frame_with
 from tests.unit.josefine_broker.records import test_plain_fetch as fetches
@@ -170,6 +170,10 @@ def fetch_frame(rng: Random) -> bytes:
     more = tuple(part() for _ in range(rng.choice((0, 0, 1, 3))))
     session: dict[str, Any] = rng.choice(({}, {"session_id": 9, "session_epoch": 3}))
     version = rng.choice(fetches.VERSIONS)
+    if session and version >= 7 and rng.random() < 0.6:
+        named = ("", fetches.TOPIC_ID) if version >= fetches.ID_SINCE else ("orders", None)
+        indexes = tuple(rng.randrange(9) for _ in range(rng.choice((1, 3, 40))))
+        session = {**session, "forgotten": (ForgottenTopic(*named, indexes),)}
     isolation = rng.randrange(2)
     return bytes(
         fetches.frame_of(*first, version=version, more=more, isolation_level=isolation, **session)
@@ -191,7 +195,7 @@ def fetch(data: bytes, rng: Random, met: Counter[str]) -> None:
     ]
     extension.answer(found, rng.randrange(2**31), parts)
     odd = rng.choice((-1, 2**31, 2**62, 2**70, None, b"x" * 127, (), [parts] * 3))
-    field = rng.randrange(9)
+    field = rng.randrange(10)
     with suppress(*REFUSED):
         extension.answer((*found[:field], odd, *found[field + 1 :]), 0, parts)  # type: ignore[arg-type]
 
