@@ -5,7 +5,8 @@
 
 `produce`: each request has a batch of one 100-byte record for each of its partitions. `fetch`: each
 reads such a batch from every partition, without a session. `session`: the incremental fetches of a
-session, which find a batch in every fourth partition. Both brokers are started
+session, which find a batch in every fourth partition; `forgetting`: each of these also drops one,
+as consumers do whose records they have buffered. Both brokers are started
 once; they take turns, as often as there are rounds. Printed is one JSON line per number of
 connections and partitions: CPU microseconds of the broker per request, median of the rounds, and
 the median of the ratios with their range. Where other programs take the processor, the ratio of the
@@ -32,7 +33,7 @@ from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.records.builder import build_batch
 from josefine_broker.wire import apis, codec
 from josefine_broker.wire.entities import metadata
-from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic
+from josefine_broker.wire.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.bench import load
 from tests.bench.against import checkout, python_for, resolve
@@ -93,13 +94,15 @@ def fetching(where: tuple[str, int], parts: int, kind: str) -> tuple[bytes, int]
     topics = codec.decode_response(apis.METADATA, 12, answer)[1].topics
     (topic_id,) = (each.topic_id for each in topics if each.name == TOPIC)
 
-    def request(session_id: int, epoch: int, offsets: dict[int, int]) -> bytes:
+    def request(
+        session_id: int, epoch: int, offsets: dict[int, int], *forgotten: ForgottenTopic
+    ) -> bytes:
         named = tuple(
             FetchPartition(index, LeaderEpoch(-1), offset, LeaderEpoch(-1), -1, 100)
             for index, offset in offsets.items()
         )
         fetch = FetchRequest(
-            -1, 0, 1, 1 << 20, 0, session_id, epoch, (FetchTopic("", topic_id, named),)
+            -1, 0, 1, 1 << 20, 0, session_id, epoch, (FetchTopic("", topic_id, named),), forgotten
         )
         return b"".join(codec.encode_request(apis.FETCH, FETCH_VERSION, 1, "load", fetch))
 
@@ -108,7 +111,8 @@ def fetching(where: tuple[str, int], parts: int, kind: str) -> tuple[bytes, int]
     every_fourth = range(0, parts, 4)
     opened = request(0, 0, {index: 0 if index in every_fourth else 1 for index in range(parts)})
     session_id = codec.decode_response(apis.FETCH, FETCH_VERSION, asked_once(where, opened))[1][2]
-    again = request(session_id, 1, dict.fromkeys(every_fourth, 0))
+    gone = (ForgottenTopic("", topic_id, (PARTITIONS - 1,)),) if kind == "forgetting" else ()
+    again = request(session_id, 1, dict.fromkeys(every_fourth, 0), *gone)
     return again, again.index(load.LENGTH.pack(session_id))
 
 
@@ -197,7 +201,9 @@ def compare(brokers: Sequence[Running], asked: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", metavar="REV", required=True)
-    parser.add_argument("--of", choices=("produce", "fetch", "session"), default="produce")
+    parser.add_argument(
+        "--of", choices=("produce", "fetch", "session", "forgetting"), default="produce"
+    )
     parser.add_argument("--parts", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 50])
     parser.add_argument("--rounds", type=int, default=5)
