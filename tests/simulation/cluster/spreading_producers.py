@@ -138,12 +138,12 @@ class SpreadingProducer(ProducingClient):
         self._in_flight += batches
         topics: list[ProduceTopic] = []
         for (topic_id, name, index), data, _ in batches:
-            named = (name, None) if self.goes_by_name else ("", topic_id)
+            topic, id_ = (name, None) if self.goes_by_name else ("", topic_id)
             part = ProducePartition(index, memoryview(data))
-            if topics and (topics[-1].name, topics[-1].topic_id) == named:
+            if topics and topics[-1][:2] == (topic, id_):
                 topics[-1] = topics[-1]._replace(partitions=(*topics[-1].partitions, part))
             else:
-                topics.append(ProduceTopic(*named, (part,)))
+                topics.append(ProduceTopic(topic, id_, (part,)))
         request = ProduceRequest(None, self.acks, TIMEOUT_MS - 200, tuple(topics))
         api = BY_NAME if self.goes_by_name else PRODUCE
         self.ask(leader, api, request, TIMEOUT_MS, partial(self._heard, batches))
