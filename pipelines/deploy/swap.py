@@ -228,7 +228,7 @@ def rollback(table: TableLog, replaced: str, by: Committer) -> int | None:
     end = tip.reached if tip else TopicOffsets()
     facts = facts_of(tip) if tip else {}
     for _ in range(ATTEMPTS):
-        now = table.state()
+        now = table.state(since=then)
         step = Mark(ident=by.ident, step=ROLLBACK, before=now.version, replaced=replaced)
         current, _ = table.tip()
         start = current.reached if current else None
