@@ -22,6 +22,8 @@ CHUNK_BYTES = 1 << 20
 PAUSE_MS = 1_000
 """After an error."""
 ASK_MS_MAX = 30_000
+START_MS = 30_000
+"""How long the start of an archive counts."""
 NOTHING = -1
 """The start of an archive without any record of the partition."""
 
@@ -100,6 +102,8 @@ class ArchiveReads:
         self._ask_time = ask_time
         self._chunks = Chunks()
         self._starts: dict[Place, int] = {}
+        self._start_until_ms: dict[Place, int] = {}
+        """When a start is asked for again: the archive's retention moves it."""
         self._asked: set[tuple[Place, int]] = set()
         self._failed: dict[Place, str] = {}
         """Errors that no reader has heard of yet."""
@@ -146,6 +150,8 @@ class ArchiveReads:
                 return 0
             self._ask(tp, place, 0, local)
             return local if found == NOTHING else None
+        if local and self._ctx.clock.monotonic_ms() >= self._start_until_ms[place]:
+            self._ask(tp, place, 0, local)
         return min(found, local)
 
     def search(
@@ -175,6 +181,7 @@ class ArchiveReads:
         why = answer.error
         if not why:
             self._starts[place] = answer.start
+            self._start_until_ms[place] = self._ctx.clock.monotonic_ms() + START_MS
             is_below = answer.start == NOTHING or offset < answer.start
             if answer.next_offset > offset:
                 chunk = Chunk(offset, answer.next_offset, memoryview(answer.data))
