@@ -354,10 +354,13 @@ class _RangeReader:
     def _skip_lost(self) -> None:
         """The offset is outside the log: continue at the log's start, or end the range."""
         tp = self._wanted.partition
-        earliest = planning_client(self._options).list_offsets({tp: EARLIEST})[tp].offset
-        if earliest <= self._offset and self._archive() is not None:
-            # A hole: the archive ends before the first record that brokers have.
-            earliest = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset
+        if self._archive() is None:
+            earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
+        else:
+            earliest = planning_client(self._options).list_offsets({tp: EARLIEST})[tp].offset
+            if earliest <= self._offset:
+                # A hole: the archive ends before the first record that brokers have.
+                earliest = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset
         if earliest > self._offset:
             resume = min(earliest, self._wanted.end)
             self._lose(self._offset, resume, Reason.RETENTION)
