@@ -7,6 +7,7 @@ bounded by a window of offsets, which shrinks for large records.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,8 @@ class ArchiveTable:
         self._log = DeltaLogReader(self._folder.files, self._folder.path, name.app_id)
         self.offsets = TopicOffsets()
         """What the archive has, with the topic's id."""
+        self.looked_s = 0.0
+        """When, by the process's clock."""
         self._files: list[tuple[str, int, int, int, int]] = []
         self._starts: dict[int, int] = {}
         self._window = WINDOW
@@ -54,6 +57,8 @@ class ArchiveTable:
         """Look at the newest version. Raises DeltaError, OSError."""
         tip, _ = self._log.last_tip()
         self.offsets = reached(tip)
+        self.looked_s = time.monotonic()
+        self._starts.clear()  # retention moves them
         try:
             options = dict(self._folder.options) or None
             table = DeltaTable(self._folder.path, storage_options=options)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ from josefine_lake.writer.verdicts import StoppedTable
 REQUEST_BYTES_MAX = 4_096
 BYTES_MAX = 8 << 20
 LOOK_S = 3.0
+LOOK_AGAIN_S = 20.0
+"""The archive's retention deletes records of versions that were looked at."""
 HOST = "127.0.0.1"
 
 
@@ -61,7 +64,8 @@ class Archives:
         how = str(asked["topic_id"]), partition, between, min(int(asked["bytes"]), BYTES_MAX)
         lock, table = self._table(topic)
         with lock:
-            if table.end(partition) < between[1] or table.start(partition) == NO_OFFSET:
+            is_old = time.monotonic() - table.looked_s >= LOOK_AGAIN_S
+            if is_old or table.end(partition) < between[1] or table.start(partition) == NO_OFFSET:
                 table.look()
             try:
                 return self._read(table, *how)

@@ -208,6 +208,15 @@ class ChainedTable:
         sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
         return len(sizes), sum(sizes)
 
+    def actions(self) -> Any:
+        """The data files of the newest version, an Arrow table of delta-rs."""
+        table = self._newest()
+        return None if table is None else pa.table(table.get_add_actions(flatten=True))
+
+    def delete_rows(self, predicate: str) -> None:
+        """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
+        self._ready().delete(predicate)
+
     def compact(self, file_bytes: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError."""
         table = self._newest()
