@@ -32,6 +32,15 @@ def configured_security(env: Mapping[str, str], address: str | None = None) -> S
         raise UsageError(f"{origin}: {error}") from None
 
 
+def file_security(path: str, env: Mapping[str, str]) -> Security:
+    """The security settings of this file, for another cluster than the one in use. Raises
+    UsageError with file and line."""
+    try:
+        return parse_security(read_secrets(_of_file(path), env))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
 def configured_settings(env: Mapping[str, str], address: str | None = None) -> dict[str, str]:
     """The same settings with secrets unresolved; empty for plaintext. Raises UsageError."""
     return _settings(env, address)[1]
