@@ -1,6 +1,5 @@
 """`josefine mirror` between two real brokers: the same batches at the same offsets."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,10 +7,13 @@ from confluent_kafka import Producer
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.client.admin import create_partitions
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from josefine_broker.records.batch import iter_batches
-from tests.support.cli import josefine
+from josefine_broker.records.builder import RecordBatchBuilder
+from tests.support.cli import COMMAND, environment, josefine
 from tests.support.fixtures import broker_fixture
+from tests.support.waiting import wait_until
 
 WAIT_S = 60.0
 
@@ -56,7 +58,9 @@ def batches(broker: Any, topic: str, partition: int = 0) -> list[bytes]:
     found, offset, tp = [], 0, TopicPartition(topic, partition)
     with BlockingClient(broker.bootstrap) as client:
         while True:
-            data = memoryview(client.fetch({tp: offset}, max_wait_ms=0)[tp].records)
+            start = client.list_offsets({tp: EARLIEST})[tp].offset
+            fetched = client.fetch({tp: max(start, offset)}, max_wait_ms=0)
+            data = memoryview(fetched[tp].records)
             if not len(data):
                 return found
             for at, header in iter_batches(data):
@@ -69,6 +73,20 @@ def batches(broker: Any, topic: str, partition: int = 0) -> list[bytes]:
 def mirrored(source: Any, target: Any, topic: str, *more: str) -> Any:
     arguments = ("run", "--from", source.bootstrap, "--topic", topic, "--once")
     return josefine(target.bootstrap, "mirror", *arguments, *more)
+
+
+@contextmanager
+def mirroring(source: Any, target: Any, topic: str) -> Iterator[Any]:
+    """A running mirror in a process of its own, which is killed in the end."""
+    process = subprocess.Popen(
+        [*COMMAND, "mirror", "run", "--from", source.bootstrap, "--topic", topic],
+        env=environment(target.bootstrap), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(WAIT_S)
 
 
 def test_batches_are_the_same_at_the_same_offsets(source: Any, target: Any) -> None:
@@ -96,14 +114,23 @@ def test_clients_cannot_write_to_a_mirror(source: Any, target: Any) -> None:
     create(source, "closed")
     send(source, "closed", range(3))
     assert mirrored(source, target, "closed").code == 0
-    with BlockingClient(target.bootstrap) as client, pytest.raises(KafkaError) as refused:
-        from josefine_broker.records.builder import RecordBatchBuilder
-
-        builder = RecordBatchBuilder()
-        builder.append(b"k", b"v")
-        client.produce({TopicPartition("closed", 0): builder.build()})
+    builder = RecordBatchBuilder()
+    builder.append(b"k", b"v")
+    batch = builder.build()
+    with (
+        BlockingClient(target.bootstrap) as client,
+        pytest.raises(KafkaError, match="josefine mirror cutover") as refused,
+    ):
+        client.produce({TopicPartition("closed", 0): batch})
     assert refused.value.code is ErrorCode.policy_violation
-    assert "josefine mirror cutover" in str(refused.value)
+
+    producer = Producer({"bootstrap.servers": target.bootstrap, "transactional.id": "t-closed"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce("closed", b"t", partition=0)
+    producer.flush(WAIT_S)
+    producer.abort_transaction(WAIT_S)
+    assert batches(target, "closed") == batches(source, "closed")
 
 
 def test_cut_over_topic_continues_at_the_next_record(source: Any, target: Any) -> None:
@@ -126,4 +153,91 @@ def test_cut_over_topic_continues_at_the_next_record(source: Any, target: Any) -
         assert client.committed_offsets("readers-1", [tp]) == {tp: 7}
         assert client.list_offsets({tp: -1})[tp].offset == 45
     again = mirrored(source, target, "moved")
-    assert again.code and "cut over" in again.err
+    assert again.code
+    assert "cut over" in again.err
+
+
+def test_open_transaction_is_awaited_before_the_cut_over(source: Any, target: Any) -> None:
+    create(source, "open")
+    producer = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "t-open"})
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.produce("open", b"t", partition=0)
+    producer.flush(WAIT_S)
+    arguments = ("cutover", "--from", source.bootstrap, "--topic", "open", "--timeout")
+    refused = josefine(target.bootstrap, "mirror", *arguments, "300ms")
+    assert refused.code
+    assert "a transaction is open in open-0" in refused.err
+    producer.abort_transaction(WAIT_S)
+    done = josefine(target.bootstrap, "mirror", *arguments, "30s")
+    assert done.code == 0, done.err
+    assert batches(target, "open") == batches(source, "open")
+    assert len(batches(target, "open")) == 2
+
+
+def test_log_start_and_gaps_are_those_of_the_source(source: Any, target: Any) -> None:
+    create(source, "trimmed")
+    send(source, "trimmed", range(30), **{"linger.ms": 100})
+    tp = TopicPartition("trimmed", 0)
+    with BlockingClient(source.bootstrap) as client:
+        client.delete_records({tp: 17})
+    assert mirrored(source, target, "trimmed").code == 0
+    assert mirrored(source, target, "trimmed").code == 0
+    with BlockingClient(target.bootstrap) as client:
+        assert client.list_offsets({tp: EARLIEST})[tp].offset == 17
+        assert client.list_offsets({tp: LATEST})[tp].offset == 30
+
+
+def test_configs_follow_the_source(source: Any, target: Any) -> None:
+    create(source, "configured", 2, retention__ms="111", segment__bytes="4096")
+    assert mirrored(source, target, "configured").code == 0
+    with BlockingClient(source.bootstrap) as client:
+        client.alter_configs({"configured": {"retention.ms": None, "segment.bytes": "8192"}})
+        client.run(lambda s, t, d: create_partitions(s, {"configured": 3}, False, t, d))
+    assert mirrored(source, target, "configured").code == 0
+    with BlockingClient(target.bootstrap) as client:
+        assert client.partition_count("configured") == 3
+        found = client.describe_configs(["configured"])["configured"]
+    assert found["retention.ms"].is_default
+    assert found["segment.bytes"].value == "8192"
+
+
+def test_source_that_was_created_again_is_another_one(source: Any, target: Any) -> None:
+    create(source, "again")
+    send(source, "again", range(3))
+    with mirroring(source, target, "again") as process:
+        wait_until(lambda: len(batches(target, "again")) > 0, WAIT_S, "the first record")
+        with BlockingClient(source.bootstrap) as client:
+            client.delete_topics(["again"])
+        create(source, "again")
+        send(source, "again", range(9))
+        assert process.wait(WAIT_S) == 1
+    assert "was deleted and created again" in process.stderr.read().decode()
+    refused = mirrored(source, target, "again")
+    assert refused.code
+    assert "deleted and created again" in refused.err
+
+
+def test_last_mirror_ends_the_one_before(source: Any, target: Any) -> None:
+    create(source, "twice")
+    send(source, "twice", range(3))
+    with mirroring(source, target, "twice") as process:
+        wait_until(lambda: len(batches(target, "twice")) > 0, WAIT_S, "the first record")
+        assert mirrored(source, target, "twice").code == 0
+        send(source, "twice", range(3))
+        assert process.wait(WAIT_S) == 1
+    assert "this session no longer mirrors the topic" in process.stderr.read().decode()
+
+
+def test_mirror_that_is_killed_repeats_and_skips_nothing(source: Any, target: Any) -> None:
+    create(source, "killed")
+    count = 0
+    for _ in range(3):
+        with mirroring(source, target, "killed") as process:
+            before = len(batches(target, "killed"))
+            while len(batches(target, "killed")) < before + 2:
+                send(source, "killed", range(count, count + 20))
+                count += 20
+            process.kill()
+    assert mirrored(source, target, "killed").code == 0
+    assert batches(target, "killed") == batches(source, "killed")
