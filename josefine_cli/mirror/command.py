@@ -105,7 +105,8 @@ def _connected(source: str, config: str | None, target: str | None) -> Iterator[
 
 def _claim(both: _Both, topics: list[str], session: str, factor: int) -> dict[str, Source]:
     """Make each topic this session's mirror. Raises UserError, KafkaError."""
-    if both.source.describe_cluster().cluster_id == both.target.describe_cluster().cluster_id:
+    ids = {client.metadata([]).cluster_id for client in both}
+    if len(ids) == 1 and None not in ids:
         raise UsageError("--from is the cluster to mirror into: name the brokers of another one")
     found = {topic: source_topic(both.source, topic) for topic in topics}
     for topic, each in found.items():
@@ -141,7 +142,7 @@ def run(
     with _connected(source, source_config, bootstrap) as both, StopSignals() as signals:
         session = new_session()
         found = _claim(both, topics, session, replication_factor)
-        copier = Copier(both.source, both.target, session)
+        copier = Copier(both.source, both.target, session, note)
         copier.attach(found)
         try:
             _copy(both, copier, groups or [], signals, once=once)
@@ -151,9 +152,7 @@ def run(
         cut = {topic for topic in topics if was_cut_over(both.target, topic)}
     for topic in sorted(cut):
         note(f"topic '{topic}' was cut over")
-    ended = {tp: each for tp, each in copier.verdicts.items() if tp.topic not in cut}
-    for tp, verdict in sorted(ended.items()):
-        note(f"{tp}: {verdict}")
+    ended = [tp for tp in copier.verdicts if tp.topic not in cut]
     if ended:
         count = len({*copier.parts, *copier.verdicts})
         raise UserError(f"{len(ended)} of {count} partitions are no longer mirrored")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -52,7 +52,15 @@ Round = dict[TopicPartition, Append | Verdict]
 class Copier:
     """The mirror of some partitions by one session."""
 
-    def __init__(self, source: BlockingClient, target: BlockingClient, session: str) -> None:
+    def __init__(
+        self,
+        source: BlockingClient,
+        target: BlockingClient,
+        session: str,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`note` gets each verdict when it is found."""
+        self._note = note
         self._source = source
         self._target = target
         self._session = session
@@ -85,7 +93,7 @@ class Copier:
             at = read_at(self._source, tp, tail.base_offset)
             verdict = plan.check_tail(at, tail, compacts=found.compacts)
         if verdict is not None:
-            self.verdicts[tp] = verdict
+            self._stop(tp, verdict)
             return
         self._started[tp] = ours.start
         start = theirs.start
@@ -127,6 +135,7 @@ class Copier:
 
     def _stop(self, tp: TopicPartition, verdict: Verdict) -> None:
         self.verdicts[tp] = verdict
+        self._note(f"{tp}: {verdict}")
         self.pause()
 
     def _append(self, appends: Mapping[TopicPartition, Append]) -> None:
@@ -282,9 +291,3 @@ class _Reader:
                     return verdict
         part.position, part.epoch, part.tail = after.position, after.last_epoch, after.tail
         return after
-
-
-def partitions_of(topics: Iterable[str], copier: Copier) -> list[TopicPartition]:
-    """The partitions of these topics, in order."""
-    wanted = set(topics)
-    return sorted(tp for tp in {*copier.parts, *copier.verdicts} if tp.topic in wanted)

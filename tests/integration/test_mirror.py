@@ -57,7 +57,8 @@ def in_transaction(broker: Any, topic: str, values: range, *, commits: bool) -> 
 
 def batches(broker: Any, topic: str, partition: int = 0) -> list[bytes]:
     """The batches with records, whole but for their leader epochs."""
-    found, offset, tp = [], 0, TopicPartition(topic, partition)
+    found: list[bytes] = []
+    offset, tp = 0, TopicPartition(topic, partition)
     with BlockingClient(broker.bootstrap) as client:
         while True:
             start = client.list_offsets({tp: EARLIEST})[tp].offset
@@ -70,6 +71,12 @@ def batches(broker: Any, topic: str, partition: int = 0) -> list[bytes]:
                 if header.record_count:
                     batch = bytes(data[at : at + header.size_bytes])
                     found.append(batch[:12] + batch[16:])
+
+
+def topic_id(broker: Any, topic: str) -> Any:
+    """By which checkpoints know it."""
+    with BlockingClient(broker.bootstrap) as client:
+        return client.metadata([topic]).topics[topic].topic_id
 
 
 def has_some(broker: Any, topic: str) -> bool:
@@ -107,6 +114,7 @@ def test_batches_are_the_same_at_the_same_offsets(source: Any, target: Any) -> N
     done = mirrored(source, target, "all")
     assert done.code == 0, done.err
     assert batches(target, "all") == batches(source, "all") != []
+    assert topic_id(target, "all") == topic_id(source, "all")
 
     # Resumed at its end: what comes later follows, and nothing is stored twice.
     send(source, "all", range(150, 200))

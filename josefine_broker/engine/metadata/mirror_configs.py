@@ -1,8 +1,23 @@
-"""The text of `josefine.mirror.ends`: where the mirror of each partition ended. Pure."""
+"""The texts of a mirror's topic configs: its source, and where its partitions ended. Pure."""
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from josefine_broker.engine.metadata.config_texts import Value
+
+MIRROR_SOURCE = "josefine.mirror.source"
+_RESERVED_IDS = 100
+"""Kafka keeps the first ones for itself."""
+
+
+def mirrored_id(source: str) -> UUID | None:
+    """The topic id in the text `cluster/topic id`; None: the source's topics have no ids."""
+    _, slash, text = source.rpartition("/")
+    try:
+        found = UUID(text) if slash else None
+    except ValueError:
+        return None
+    return None if found is None or found.int < _RESERVED_IDS else found
 
 
 def check_ends(value: Value) -> None:

@@ -1,8 +1,11 @@
 """Produce by a mirror: offsets of the source, one session, nothing twice and no gap."""
 
+from typing import Any
+
 import pytest
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
 from josefine_broker.records.batch import build_empty_batch, iter_batches, parse_header, stamp
 from josefine_broker.records.control import Marker, build_marker
@@ -16,12 +19,14 @@ from tests.unit.josefine_broker.api.world import World, batch_of
 
 SOURCE, SESSION, ENDS = (f"josefine.mirror.{name}" for name in ("source", "session", "ends"))
 ORDERS = ("mirrored", 0)
+THEIRS = LeaderEpoch(40)
 
 
-def mirror(**more: str) -> World:
+def mirror() -> World:
     """One broker with the topic `mirrored` of session `one`."""
     world = World()
-    world.create("mirrored", **{SOURCE: "other/id", SESSION: "one", **more})
+    config: dict[str, Any] = {SOURCE: "other/id", SESSION: "one"}
+    world.create("mirrored", **config)
     return world
 
 
@@ -36,7 +41,7 @@ def cut_over(world: World, end: int) -> None:
     world.propose(AlterTopicConfig(topic_id=topic_id, assign=assign, remove=(SESSION,)))
 
 
-def at(offset: int, *values: bytes, epoch: int = 40, **fields: int) -> bytes:
+def at(offset: int, *values: bytes, epoch: LeaderEpoch = THEIRS, **fields: int) -> bytes:
     batch = bytearray(batch_of(*values, **fields))
     stamp(batch, 0, offset, epoch)
     return bytes(batch)
@@ -59,7 +64,7 @@ def stored(world: World) -> list[bytes]:
     while offset < log.log_end_offset:
         data = memoryview(b"".join(log.read(offset, 1 << 20, end_offset=log.log_end_offset)))
         for pos, header in iter_batches(data):
-            assert header.leader_epoch < 40, "the source's epoch"
+            assert header.leader_epoch < THEIRS, "the source's epoch"
             batch = bytes(data[pos : pos + header.size_bytes])
             found.append(batch[:12] + batch[16:])
             offset = header.end_offset
@@ -73,7 +78,7 @@ def plain(*batches: bytes) -> list[bytes]:
 def test_batches_keep_offsets_producers_and_bytes() -> None:
     world = mirror()
     sent = (
-        bytes(build_empty_batch(0, 100, -1)),
+        bytes(build_empty_batch(0, 100, THEIRS)),
         at(100, b"a", b"b", producer_id=9, producer_epoch=3, base_sequence=77),
         at(102, b"c", compression=4),
     )
@@ -144,8 +149,10 @@ def test_aborted_transactions_are_those_of_the_source() -> None:
     world = mirror()
     fields = {"producer_id": 9, "producer_epoch": 3, "base_sequence": 0}
     transactional = at(0, b"a", transactional=True, **fields)
-    marker = build_marker(9, 3, Marker(is_commit=False, coordinator_epoch=5), 1_000)
-    stamp(marker, 0, 1, 40)
+    marker = build_marker(
+        ProducerId(9), ProducerEpoch(3), Marker(is_commit=False, coordinator_epoch=5), 1_000
+    )
+    stamp(marker, 0, 1, THEIRS)
     append(world, transactional)
     partition = world.ctx.hosted.partitions[ORDERS].partition
     assert (partition.high_watermark, partition.last_stable_offset) == (1, 0)

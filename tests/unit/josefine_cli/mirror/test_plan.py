@@ -1,6 +1,7 @@
 """What a mirror appends next, and when it stops."""
 
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.records.batch import iter_batches, stamp
 from josefine_cli.mirror.plan import (
     EMPTY_OFFSETS_MAX,
@@ -23,7 +24,7 @@ from tests.unit.josefine_broker.api.world import batch_of
 def at(offset: int, *values: bytes, epoch: int = 0) -> bytes:
     """A batch as a log has it."""
     batch = bytearray(batch_of(*values))
-    stamp(batch, 0, offset, epoch)
+    stamp(batch, 0, offset, LeaderEpoch(epoch))
     return bytes(batch)
 
 
