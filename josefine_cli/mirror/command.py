@@ -166,12 +166,12 @@ def _copy(
     """Append what the source has until a signal, or until every partition has its verdict. An error
     that passes is reported once, and what was not appended is read again."""
     said, is_even, groups_due_s = "", False, 0.0
-    until = {tp: copier.parts[tp].position + far for tp, far in copier.behind().items()}
+    until = {tp: copier.parts[tp].position + far for tp, far in copier.lags().items()}
     while signals.number is None and not copier.verdicts.keys() >= copier.parts.keys():
         try:
             is_busy = copier.step()
             if not is_busy and not is_even:
-                is_even = not any(copier.behind().values())
+                is_even = not any(copier.lags().values())
                 if is_even:
                     note(
                         f"mirrors have what their sources have: {copier.copied_bytes} bytes copied"
@@ -316,16 +316,16 @@ def status(
         rows.append({
             "partition": str(tp), "source": found[SOURCE].value, "session": session or None,
             "start": ours[tp].start, "end": ours[tp].end,
-            "behind": None if end is None else max(0, end.end - ours[tp].end),
+            "lag": None if end is None else max(0, end.end - ours[tp].end),
             "ends": found[ENDS].value if ENDS in found else "",
         })  # fmt: skip
     if as_json:
         print_json(rows)
         return
     print_table(
-        ("partition", "start", "end", "behind", "state"),
+        ("partition", "start", "end", "lag", "state"),
         [
-            (r["partition"], r["start"], r["end"], "-" if r["behind"] is None else r["behind"],
+            (r["partition"], r["start"], r["end"], "-" if r["lag"] is None else r["lag"],
              f"mirror, session {r['session']}" if r["session"] else "cut over")
             for r in rows
         ],

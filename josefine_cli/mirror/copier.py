@@ -127,7 +127,7 @@ class Copier:
             self._reader.close()
             self._reader = None
 
-    def behind(self) -> dict[TopicPartition, int]:
+    def lags(self) -> dict[TopicPartition, int]:
         """How many offsets each running partition is from the source's end. Raises KafkaError."""
         tps = [tp for tp in self.parts if tp not in self.verdicts]
         ends = ends_of(self._source, tps)

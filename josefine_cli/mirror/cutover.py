@@ -72,27 +72,27 @@ def _copy_rest(
             raise UserError(f"{tp}: {verdict}")
         tps = list(copier.parts)
         ends, stable = ends_of(source, tps), ends_of(source, tps, stable=True)
-        behind = [tp for tp in tps if copier.parts[tp].position < ends[tp].end]
+        lagging = [tp for tp in tps if copier.parts[tp].position < ends[tp].end]
         is_open = [tp for tp in tps if stable[tp].end < ends[tp].end]
-        if not behind and not is_open and _moved(ends, ends_of(source, tps)) is None:
+        if not lagging and not is_open and _moved(ends, ends_of(source, tps)) is None:
             copier.pause()
             copier.follow_starts({tp: end.start for tp, end in ends.items()})
             return ends
         if time.monotonic() > until_s:
-            raise UserError(_why_not(behind, is_open))
-        if behind:
+            raise UserError(_why_not(lagging, is_open))
+        if lagging:
             copier.step()
         else:
             time.sleep(0.05)
 
 
-def _why_not(behind: list[TopicPartition], is_open: list[TopicPartition]) -> str:
+def _why_not(lagging: list[TopicPartition], is_open: list[TopicPartition]) -> str:
     if is_open:
         return (
             f"a transaction is open in {is_open[0]} of the source: end it, or abort it with "
             "`josefine transactions abort` there, and cut over again"
         )
-    what = f"{behind[0]} of the source" if behind else "the source"
+    what = f"{lagging[0]} of the source" if lagging else "the source"
     return f"{what} is still written to: stop its producers, and cut over again"
 
 

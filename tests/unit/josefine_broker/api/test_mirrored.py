@@ -1,10 +1,12 @@
 """Produce by a mirror: offsets of the source, one session, nothing twice and no gap."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.api.shared.topics import NewNames, new_topic
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
 from josefine_broker.records.batch import build_empty_batch, iter_batches, parse_header, stamp
@@ -41,9 +43,9 @@ def cut_over(world: World, end: int) -> None:
     world.propose(AlterTopicConfig(topic_id=topic_id, assign=assign, remove=(SESSION,)))
 
 
-def at(offset: int, *values: bytes, epoch: LeaderEpoch = THEIRS, **fields: int) -> bytes:
+def at(offset: int, *values: bytes, **fields: int) -> bytes:
     batch = bytearray(batch_of(*values, **fields))
-    stamp(batch, 0, offset, epoch)
+    stamp(batch, 0, offset, THEIRS)
     return bytes(batch)
 
 
@@ -175,3 +177,17 @@ def test_new_producer_is_not_taken_for_the_sources_after_the_cut_over() -> None:
     follows = batch_of(b"c", **{**same, "base_sequence": 1})
     assert again.produce(follows, topic="mirrored").base_offset == 2
     assert parse_header(follows).producer_id == 0
+
+
+def test_mirror_has_the_topic_id_of_its_source_unless_a_broker_is_away() -> None:
+    world, theirs = World(brokers=2), UUID("6f1b7a0e-8f0e-4a53-9d43-0d7a9c0e7e11")
+    source = {SOURCE: f"other/{theirs}", SESSION: "one"}
+    names, limit = NewNames(world.ctx.image), world.ctx.partition_limit()
+    assert new_topic(world.ctx, "a", names, limit, config=source.items()).topic_id == theirs
+    for text in ("other/orders", "other/00000000-0000-0000-0000-000000000001", "nothing"):
+        named = {**source, SOURCE: text}
+        made = new_topic(world.ctx, f"t{len(text)}", names, limit, config=named.items())
+        assert made.topic_id.version == 4
+    world.fence(2)
+    with pytest.raises(KafkaError, match="broker 2 is away"):
+        new_topic(world.ctx, "b", names, limit, config=source.items())
