@@ -18,10 +18,18 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_cli.base.client_config import configured_security
 from josefine_cli.base.errors import EXIT_SIGNAL, UsageError, UserError
-from josefine_cli.base.output import checked_addresses, connect, note, print_json, print_table
+from josefine_cli.base.output import (
+    checked_addresses,
+    connect,
+    note,
+    plural,
+    print_json,
+    print_table,
+)
 from josefine_cli.base.signals import StopSignals
 from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.kafka.completed import topic_names
+from josefine_cli.mirror.access import acls_of, add_acls
 from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE
 from josefine_cli.mirror.copier import Copier
 from josefine_cli.mirror.cutover import copy_groups, cut_over
@@ -285,6 +293,40 @@ def verify(
                     )
     if bad:
         raise UserError(f"{bad} partitions are not as in the source")
+
+
+@app.command()
+def acls(
+    source: From,
+    topics: Topics,
+    groups: Groups = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Add them; else only list.")] = False,
+    source_config: FromConfig = None,
+    bootstrap: Bootstrap = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the source's access rules for topics and groups, and add them here with --execute.
+
+    Rules that match by a prefix or for all names are among them. Users are not copied.
+
+    \b
+    Example: josefine mirror acls --from kafka1:9092 --topic orders --group 'orders-*' --execute
+    """
+    with _connected(source, source_config, bootstrap) as both:
+        found = acls_of(both.source, topics, groups or [])
+        if execute and found:
+            add_acls(both.target, found)
+    rows = [
+        (a.principal, a.host, a.permission.name.lower(), a.operation.name.lower(),
+         a.resource_type.name.lower(), a.name, a.pattern.name.lower())
+        for a in found
+    ]  # fmt: skip
+    columns = ("user", "host", "permission", "operation", "resource", "name", "pattern")
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        return
+    print_table(columns, rows)
+    note(f"{plural(len(rows), 'rule')} {'added' if execute else 'found: --execute adds them'}")
 
 
 @app.command()

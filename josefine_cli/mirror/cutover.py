@@ -23,7 +23,8 @@ from josefine_cli.mirror.copier import Copier
 from josefine_cli.mirror.plan import Ends
 from josefine_cli.mirror.sides import Source, ends_of, release
 
-GROUP_TYPES = ("classic", "consumer")
+GROUP_TYPES = ("classic", "consumer", "")
+"""Empty: of a broker that does not know types. The offsets of share groups are of another kind."""
 
 
 class Cut(NamedTuple):
@@ -109,6 +110,19 @@ def _committed(
     return all_committed(session, group, now_ms, deadline_ms)
 
 
+def matching_groups(client: BlockingClient, patterns: Iterable[str]) -> list[str]:
+    """The consumer groups with one of these patterns. Raises KafkaError."""
+    wanted = tuple(patterns)
+    if not wanted:
+        return []
+    return [
+        each.group
+        for each in client.run(lambda s, t, d: list_groups(s, (), t, d))
+        if each.group_type.lower() in GROUP_TYPES
+        and any(fnmatchcase(each.group, pattern) for pattern in wanted)
+    ]
+
+
 def copy_groups(
     source: BlockingClient,
     target: BlockingClient,
@@ -117,17 +131,9 @@ def copy_groups(
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Commit the offsets of the source's groups in these partitions here, at most the end of each.
     Returns how many of each group, and the groups whose offsets could not be committed."""
-    wanted = tuple(patterns)
     copied: dict[str, int] = {}
     skipped: dict[str, str] = {}
-    if not wanted:
-        return copied, skipped
-    for listing in source.run(lambda s, t, d: list_groups(s, (), t, d)):
-        group = listing.group
-        if listing.group_type.lower() not in (*GROUP_TYPES, "") or not any(
-            fnmatchcase(group, pattern) for pattern in wanted
-        ):
-            continue
+    for group in matching_groups(source, patterns):
         found = source.run(partial(_committed, group))
         offsets = {tp: min(offset, ends[tp]) for tp, offset in found.items() if tp in ends}
         if not offsets:
