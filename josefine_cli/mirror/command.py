@@ -32,7 +32,7 @@ from josefine_cli.kafka.completed import topic_names
 from josefine_cli.mirror.access import acls_of, add_acls
 from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE
 from josefine_cli.mirror.copier import Copier
-from josefine_cli.mirror.cutover import copy_groups, cut_over
+from josefine_cli.mirror.cutover import copy_groups, cut_over, cut_over_as_is
 from josefine_cli.mirror.plan import Ends
 from josefine_cli.mirror.sides import (
     Source,
@@ -164,6 +164,9 @@ def run(
     if ended:
         count = len({*copier.parts, *copier.verdicts})
         raise UserError(f"{len(ended)} of {count} partitions are no longer mirrored")
+    if once:
+        print(f"{plural(len(copier.parts), 'partition')} at their sources' ends, "
+              f"{copier.copied_bytes} bytes copied")  # fmt: skip
     if stopped == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + stopped)
 
@@ -210,9 +213,15 @@ def _keep_groups(both: _Both, copier: Copier, groups: list[str]) -> None:
 
 @app.command()
 def cutover(
-    source: From,
     topics: Topics,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Brokers of the source, host:port[,host:port …].")
+    ] = None,
     groups: Groups = None,
+    as_is: Annotated[
+        bool,
+        typer.Option("--as-is", help="Cut over to what is here, without asking the source."),
+    ] = False,
     timeout: Annotated[
         str, typer.Option(help=f"How long the source may take to be quiet: {FORMS}.")
     ] = "30s",
@@ -225,24 +234,33 @@ def cutover(
     Stop the source's producers first. A running mirror of these topics ends. Consumers and Spark
     checkpoints continue at exactly the next record, with their offsets as they are.
 
+    With --as-is for a source that is lost or has lost records: what was not copied is not here.
+
     \b
-    Example: josefine mirror cutover --from kafka1:9092 --topic orders --group 'orders-*'
+    josefine mirror cutover --from kafka1:9092 --topic orders --group 'orders-*'
+    josefine mirror cutover --as-is --topic orders
     """
     timeout_ms = duration_ms(timeout)
     if not timeout_ms:
         raise UsageError(f"--timeout {timeout}: expected a time such as {FORMS}")
-    with _connected(source, source_config, bootstrap) as both:
-        session, before_s = new_session(), time.monotonic()
-        found = _claim(both, topics, session, -1)
-        copier = Copier(both.source, both.target, session)
-        copier.attach(found)
-        try:
-            cut = cut_over(
-                both.source, both.target, copier, found, groups or [], timeout_ms / 1000, note
-            )
-        finally:
-            copier.pause()
-        took_s = time.monotonic() - before_s
+    if as_is == (source is not None) or (as_is and groups):
+        raise UsageError("name the source with --from, or cut over without it by --as-is alone")
+    before_s = time.monotonic()
+    if source is None:
+        with connect(bootstrap_of(bootstrap)) as target:
+            cut = cut_over_as_is(target, topics, note)
+    else:
+        with _connected(source, source_config, bootstrap) as both:
+            session = new_session()
+            found = _claim(both, topics, session, -1)
+            copier = Copier(both.source, both.target, session)
+            copier.attach(found)
+            limit_s = timeout_ms / 1000
+            try:
+                cut = cut_over(both.source, both.target, copier, found, groups or [], limit_s, note)
+            finally:
+                copier.pause()
+    took_s = time.monotonic() - before_s
     if as_json:
         ends = {str(tp): end for tp, end in sorted(cut.ends.items())}
         print_json({"ends": ends, "groups": cut.groups, "skipped": cut.skipped, "seconds": took_s})

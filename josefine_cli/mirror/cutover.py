@@ -19,12 +19,17 @@ from josefine_broker.client.group_admin import all_committed, list_groups
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.session import Session
 from josefine_cli.base.errors import UserError
+from josefine_cli.mirror.configs import SESSION
 from josefine_cli.mirror.copier import Copier
 from josefine_cli.mirror.plan import Ends
-from josefine_cli.mirror.sides import Source, ends_of, release
+from josefine_cli.mirror.sides import Source, ends_of, mirror_configs, new_session, release
 
 GROUP_TYPES = ("classic", "consumer", "")
 """Empty: of a broker that does not know types. The offsets of share groups are of another kind."""
+
+
+QUIET_S = 1.0
+"""How long no append arrives before a mirror counts as ended."""
 
 
 class Cut(NamedTuple):
@@ -60,6 +65,37 @@ def cut_over(
         note(f"warning: {moved} of the source was written to after the cut-over: those records are "
              "not here")  # fmt: skip
     return Cut({tp: end.end for tp, end in ends.items()}, copied, skipped)
+
+
+def cut_over_as_is(
+    target: BlockingClient, topics: Iterable[str], note: Callable[[str], None]
+) -> Cut:
+    """End the mirrors of these topics with the records that they have. Raises UserError,
+    KafkaError."""
+    session, found = new_session(), {}
+    for topic in topics:
+        configs = mirror_configs(target, topic)
+        if configs is None or SESSION not in configs or not configs[SESSION].value:
+            raise UserError(f"topic '{topic}' is not a mirror: `josefine mirror status` lists them")
+        target.alter_configs({topic: {SESSION: session}})
+        found[topic] = target.metadata([topic]).partitions_of(topic)
+    tps = [tp for each in found.values() for tp in each]
+    # An append of the session before may be under way to a leader that has not heard of this one.
+    ends = ends_of(target, tps)
+    while True:
+        time.sleep(QUIET_S)
+        before, ends = ends, ends_of(target, tps)
+        if _moved(before, ends) is None:
+            break
+    for tp, end in ends_of(target, tps, stable=True).items():
+        if end.end < ends[tp].end:
+            note(
+                f"warning: a transaction of the source is open in {tp} from offset {end.end} on: "
+                "abort it with `josefine transactions abort`, or read_committed consumers wait"
+            )
+    for topic in found:
+        release(target, topic, {tp.partition: e.end for tp, e in ends.items() if tp.topic == topic})
+    return Cut({tp: end.end for tp, end in ends.items()}, {}, {})
 
 
 def _copy_rest(

@@ -42,9 +42,9 @@ class Why(Enum):
 ADVICE: dict[Why, str] = {
     Why.RECREATED: "delete the mirrored topic, and mirror the new one",
     Why.SHORTER: "the source has lost records that are here (an unclean election, or it was "
-    "restored): cut over to this copy, or delete it and mirror again",
+    "restored): `josefine mirror cutover --as-is`, or delete the topic here and mirror it again",
     Why.DIFFERENT: "the source has other records at these offsets (an unclean election, or it was "
-    "restored): cut over to this copy, or delete it and mirror again",
+    "restored): `josefine mirror cutover --as-is`, or delete the topic here and mirror it again",
     Why.DELETED: "raise the source's retention, delete the mirrored topic and mirror again",
     Why.OLD_FORMAT: "records before message format v2 keep their offsets only when the source "
     "rewrites them: let them expire, or copy the topic with a consumer and a producer",

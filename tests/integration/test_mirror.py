@@ -174,6 +174,20 @@ def test_cut_over_topic_continues_at_the_next_record(source: Any, target: Any) -
     assert "cut over" in again.err
 
 
+def test_cut_over_without_the_source(source: Any, target: Any) -> None:
+    create(source, "lost")
+    send(source, "lost", range(5))
+    assert mirrored(source, target, "lost").code == 0
+    arguments = ("mirror", "cutover", "--topic", "lost")
+    assert josefine(target.bootstrap, *arguments).code == 2, "neither --from nor --as-is"
+    done = josefine(target.bootstrap, *arguments, "--as-is")
+    assert done.code == 0, done.err
+    assert "lost-0: clients write from offset 5 on" in done.out
+    send(target, "lost", range(5))
+    again = josefine(target.bootstrap, *arguments, "--as-is")
+    assert "topic 'lost' is not a mirror" in again.err
+
+
 def test_open_transaction_is_awaited_before_the_cut_over(source: Any, target: Any) -> None:
     create(source, "open")
     producer = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "t-open"})
