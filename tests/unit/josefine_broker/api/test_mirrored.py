@@ -9,8 +9,10 @@ from josefine_broker.api.shared.topics import NewNames, new_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
+from josefine_broker.engine.partition.producers import ProducerState
 from josefine_broker.records.batch import build_empty_batch, iter_batches, parse_header, stamp
 from josefine_broker.records.control import Marker, build_marker
+from josefine_broker.wire.entities import write_txn_markers
 from josefine_broker.wire.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -191,3 +193,40 @@ def test_mirror_has_the_topic_id_of_its_source_unless_a_broker_is_away() -> None
     world.fence(2)
     with pytest.raises(KafkaError, match="broker 2 is away"):
         new_topic(world.ctx, "b", names, limit, config=source.items())
+
+
+def test_replay_after_the_cut_over_forgets_the_sources_producers_again() -> None:
+    """A follower that truncates its log rebuilds the producers from it."""
+    producers = ProducerState()
+    same = {"producer_id": 0, "producer_epoch": 0, "base_sequence": 0}
+    theirs = at(0, b"a", transactional=True, **same)
+    ended = Marker(is_commit=False, coordinator_epoch=5)
+    aborts = build_marker(ProducerId(0), ProducerEpoch(0), ended, 1_000)
+    stamp(aborts, 0, 1, THEIRS)
+    ours = at(2, b"b", **same)
+    producers.forget_mirrored(2)
+    for batch in (theirs, bytes(aborts)):
+        producers.take(parse_header(batch), batch, 0)
+    assert producers.check(parse_header(ours)) is None
+    assert len(producers) == 0
+    assert [each.first_offset for each in producers.transactions.aborted] == [0]
+    producers.take(parse_header(ours), ours, 0)
+    assert producers.check(parse_header(ours)) is not None, "a duplicate of ours"
+    again = ProducerState()
+    again.forget_mirrored(2)
+    again.restore(producers.snapshot())
+    assert again.check(parse_header(ours)) is not None
+
+
+def test_marker_of_a_local_transaction_takes_no_offset_of_the_source() -> None:
+    """The topic became a mirror after it was added to the transaction."""
+    world = mirror()
+    topic = write_txn_markers.WritableTxnMarkerTopic(name="mirrored", partition_indexes=(0,))
+    marker = write_txn_markers.WritableTxnMarker(
+        producer_id=7, producer_epoch=0, transaction_result=True, topics=(topic,),
+        coordinator_epoch=0, transaction_version=0,
+    )  # fmt: skip
+    answer = world.ask(27, write_txn_markers.WriteTxnMarkersRequest(markers=(marker,)))
+    (result,) = answer.markers[0].topics[0].partitions
+    assert result.error_code is ErrorCode.none
+    assert world.ctx.hosted.partitions[ORDERS].log.log_end_offset == 0
