@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaProtocolError, TableNotFoundError
 
 from josefine_broker.base.errors import CorruptData
 from josefine_lake.config.table_topic import TableTopic
@@ -30,6 +30,10 @@ WINDOW = 16_384
 WINDOW_MAX = 1 << 22
 WINDOW_BYTES = 16 << 20
 NO_OFFSET = -1
+PLAIN_READER = 1
+"""Protocol version of tables whose files have exactly their rows, under the columns' names."""
+HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Features of newer ones that change nothing of that."""
 BOUNDS = ("min.partition", "max.partition", "min.offset", "max.offset")
 ANY = (0, 2**31, 0, 2**63 - 1)
 """Of a file without statistics, which may have any row."""
@@ -52,14 +56,16 @@ class ArchiveTable:
 
     def look(self) -> None:
         """Look at the newest version. Raises DeltaError, OSError."""
+        # Without offsets the next read looks again: an older version is not read after an error.
+        self.offsets = TopicOffsets()
         tip, _ = self._log.last_tip()
-        self.offsets = reached(tip)
         try:
             options = dict(self._folder.options) or None
             table = DeltaTable(self._folder.path, storage_options=options)
         except TableNotFoundError:
             self._files = []
             return
+        self._refuse_others(table)
         actions = pa.table(table.get_add_actions(flatten=True))
         paths = actions.column("path").to_pylist()
         known = [_column(actions, name, len(paths)) for name in BOUNDS]
@@ -68,6 +74,21 @@ class ArchiveTable:
             for path, *of in zip(paths, *known, strict=True)
         ]
         self._files = sorted(files, key=lambda each: each[3])
+        self.offsets = reached(tip)
+
+    def _refuse_others(self, table: DeltaTable) -> None:
+        """Raise DeltaProtocolError for a table whose files have more than its rows: records that
+        somebody has erased would be served again."""
+        protocol = table.protocol()
+        features = {*(protocol.reader_features or ())} - HARMLESS
+        if protocol.min_reader_version == 2:
+            features |= {"columnMapping"}
+        if protocol.min_reader_version > PLAIN_READER and features:
+            name = min(features)
+            raise DeltaProtocolError(
+                f"the archive {self.archive.location} has the table feature {name}, which its "
+                f"reader does not know: drop it (ALTER TABLE ... DROP FEATURE {name})"
+            )
 
     def end(self, partition: int) -> int:
         """The end of what the archive has of a partition at the last look."""
