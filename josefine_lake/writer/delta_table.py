@@ -253,7 +253,7 @@ class ChainedTable:
 
     def _sync(self) -> None:
         """Make the commits up to the newest known one durable. Raises OSError."""
-        if self.folder.at is None:
+        if self.folder.at is None and self._durable < self._version:
             sync_commits(Path(self.folder.path), range(self._durable + 1, self._version + 1))
         self._durable = self._version
 
