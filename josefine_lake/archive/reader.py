@@ -105,7 +105,7 @@ class ArchiveTable:
                 break
             if low <= partition <= top:
                 rows = self._dataset([path]).to_table(
-                    columns=["offset"], filter=pc.field("partition") == partition
+                    columns=["offset"], filter=self._of(partition)
                 )
                 if rows.num_rows:
                     found = pc.min(rows.column("offset")).as_py()
@@ -119,7 +119,7 @@ class ArchiveTable:
         OSError, CorruptData."""
         best: tuple[int, int] | None = None
         since = pa.scalar(time_ms * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        wanted = (pc.field("partition") == partition) & (pc.field("offset") < end)
+        wanted = self._of(partition) & (pc.field("offset") < end)
         wanted &= pc.field("timestamp") >= since
         for path, low, top, first, _ in self._files:
             if first >= end or (best is not None and first > best[0]):
@@ -156,13 +156,14 @@ class ArchiveTable:
         ]
         if not paths:
             return ARCHIVE_SCHEMA.empty_table()
-        field = pc.field
-        wanted = (
-            (field("partition") == partition)
-            & (field("offset") >= offset)
-            & (field("offset") < end)
-        )
+        offsets = pc.field("offset")
+        wanted = self._of(partition) & (offsets >= offset) & (offsets < end)
         return self._dataset(paths).to_table(filter=wanted).sort_by("offset")
+
+    def _of(self, partition: int) -> Any:
+        """The rows of a partition: another topic may have its archive in the same table."""
+        topic = pc.field("topic") == self.archive.topic
+        return topic & (pc.field("partition") == partition)
 
     def _dataset(self, paths: list[str]) -> Any:
         try:

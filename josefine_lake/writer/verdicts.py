@@ -58,7 +58,7 @@ def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
         return ("wait until the brokers have recovered: the writer tries again",)
     if verdict is Verdict.LOST_RACE:
         return ("let one writer continue; the table follows it",)
-    if verdict is Verdict.TOPIC_RECREATED:
+    if verdict is Verdict.TOPIC_RECREATED and not table.is_archive:
         return (f"{trust}  # keep the old rows, read the new topic from its start",)
     if verdict is Verdict.RECORDS_LOST:
         return (f"{trust}  # continue after the lost records",)

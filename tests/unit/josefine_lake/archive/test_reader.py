@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
 
 from josefine_broker.base.archive_note import ArchiveNote
@@ -61,6 +62,22 @@ def test_broker_gets_the_refusal_as_an_error_of_the_archive(tmp_path: Path) -> N
 
 def test_features_that_change_no_row_are_read(tmp_path: Path) -> None:
     ArchiveTable(with_features(tmp_path / "t", "v2Checkpoint"), {}).look()
+
+
+def test_rows_of_another_topic_in_the_same_table_are_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    for topic, offset in (("t", 1), ("other", 0), ("other", 1)):
+        row = {"topic": topic, "partition": 0, "offset": offset, "timestamp": 7, "value": b"v"}
+        rows = pa.Table.from_pylist([row], schema=ARCHIVE_SCHEMA)
+        write_deltalake(str(folder), rows, mode="append")
+    archive = TableTopic(topic="t", location=str(folder), dead_letter=None, is_archive=True)
+    table = ArchiveTable(archive, {})
+    table.look()
+
+    rows, _ = table.rows(0, 0, 5)
+    assert [(each["topic"], each["offset"]) for each in rows.to_pylist()] == [("t", 1)]
+    assert table.start(0) == 1
+    assert table.at_time(0, 0, 5) == (1, 0)
 
 
 @pytest.mark.parametrize(
