@@ -103,6 +103,13 @@ class ArchiveWriter(TableWriter):
         return state
 
     def _accept(self, ready: Ready, topic: Topic, *, trust: bool) -> None:
+        if ready.tip is None and (others := self._world.store.others()):
+            names = ", ".join(str(each.name) for each in others)
+            raise verdicts.stopped(
+                self._table,
+                f"the table has the rows of {names}: an archive has a table of its own",
+                *verdicts.move(self._table),
+            )
         said = ready.tip.said if ready.tip else {}
         # Trusted: the archive keeps what it has, whatever the log has at these offsets.
         found = {} if trust else newest.newest_of(said, topic.name)

@@ -21,7 +21,7 @@ def archive_contradiction(log: LogConfig, inert: Mapping[str, str], table: str) 
     topic's own table."""
     if not log.archived:
         return ""
-    if log.compacts:
+    if "compact" in log.cleanup_policy:
         return f"{_ENABLE} is unsupported for compacted topics: 'cleanup.policy' must be delete"
     if not log.deletes:
         return f"{_ENABLE} needs 'cleanup.policy' delete"

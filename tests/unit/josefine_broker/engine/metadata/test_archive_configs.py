@@ -34,6 +34,15 @@ def test_local_bounds_are_those_of_the_log() -> None:
     assert bounds(local__retention__ms="-2", local__retention__bytes="-1") == (None, None)
 
 
+def test_default_that_came_later_does_not_compact_what_no_archive_has() -> None:
+    """The topic's own configs were right when they were set; nothing checks them again."""
+    log = LogConfig(cleanup_policy=("compact",))
+
+    assert resolve([], TopicSettings(log=log)).log.compacts
+    archived = resolve(ARCHIVED.items(), TopicSettings(log=log)).log
+    assert (archived.compacts, archived.age_max_ms, archived.size_max_bytes) == (False, None, None)
+
+
 def test_without_an_archive_local_bounds_have_no_effect() -> None:
     """As in Kafka, which accepts even those that exceed the whole."""
     log = resolve([("local.retention.ms", "9"), ("retention.ms", "5")], DEFAULTS).log
