@@ -395,6 +395,8 @@ COUNTED = (
     "plain request for several partitions refused",
     "plain requests for the same partitions",
     "plain fetch of a follower",
+    "plain fetch of a consumer",
+    "plain fetch of a consumer waited",
     "plain answer to a follower",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
