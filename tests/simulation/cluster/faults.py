@@ -128,7 +128,8 @@ class Faults:
     unbounded: float = 0.0
     """In this share of lives one producer has more requests in flight than a broker works on."""
     spreading: float = 0.0
-    """In this share of lives two producers send batches for several partitions in each request."""
+    """In this share of lives two producers send batches for several partitions in each request,
+    and a consumer has a fetch session."""
     two_phase: float = 0.0
     """In this share of lives with transactions one producer takes part in a two-phase commit."""
     stranger_per_second: float = 0.0
@@ -395,6 +396,9 @@ COUNTED = (
     "plain request for several partitions refused",
     "plain requests for the same partitions",
     "plain fetch of a follower",
+    "incremental fetch answered",
+    "partition forgotten by a session",
+    "batch read in a session",
     "plain fetch of a consumer",
     "plain fetch of a consumer waited",
     "plain answer to a follower",
