@@ -128,7 +128,8 @@ class Faults:
     unbounded: float = 0.0
     """In this share of lives one producer has more requests in flight than a broker works on."""
     spreading: float = 0.0
-    """In this share of lives two producers send batches for several partitions in each request."""
+    """In this share of lives two producers send batches for several partitions in each request,
+    and a consumer has a fetch session."""
     two_phase: float = 0.0
     """In this share of lives with transactions one producer takes part in a two-phase commit."""
     stranger_per_second: float = 0.0
@@ -397,6 +398,11 @@ COUNTED = (
     "plain fetch of a follower",
     "fetch of a follower that has everything",
     "follower answered with what was just appended",
+    "incremental fetch answered",
+    "partition forgotten by a session",
+    "batch read in a session",
+    "plain fetch of a consumer",
+    "plain fetch of a consumer waited",
     "plain answer to a follower",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""

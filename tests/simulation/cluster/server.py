@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
@@ -24,7 +25,9 @@ from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import LastBuffers, Peer
 from josefine_broker.host.net.late_answers import LateAnswers, Later
 from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, compiled
+from josefine_broker.wire.apis import FETCH
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -222,13 +225,20 @@ class Server:
     def serve_now(self, client: _Client, view: memoryview) -> None:
         """Serve a request that is not plain, or that the turn left out."""
         header = parse_request_header(view)
-        found = fetch_for_follower(self._process.ctx, view, PEER, self._handle)
-        met = self._process.world.met
-        met["plain fetch of a follower"] += found is not None
-        met["fetch of a follower that has everything"] += bool(
-            found and isinstance(found[1], CaughtUp)
-        )
-        answer: Any = None if found is None else found[1]
+        ctx, met = self._process.ctx, self._process.world.met
+        plain = plain_fetch.compiled
+        answer: Any = None
+        if plain is not None and header.api_key == FETCH:
+            answer = fetch_plain(ctx, plain, view, PEER)
+            met["plain fetch of a consumer"] += answer is not None
+            met["plain fetch of a consumer waited"] += isinstance(answer, WaitingPlain)
+        if answer is None:
+            found = fetch_for_follower(ctx, view, PEER, self._handle)
+            met["plain fetch of a follower"] += found is not None
+            met["fetch of a follower that has everything"] += bool(
+                found and isinstance(found[1], CaughtUp)
+            )
+            answer = None if found is None else found[1]
         if isinstance(answer, list):
             answer = b"".join(answer)
         if answer is None:

@@ -33,6 +33,7 @@ from tests.simulation.cluster.producing import (
     Made,
     ProducingClient,
 )
+from tests.simulation.cluster.session_consumers import SessionConsumer
 from tests.simulation.cluster.view import Key
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SpreadingProducer", "add_spreading"]
 
-NODES = 96, 97
+NODES, CONSUMER_NODE = (96, 97), 95
 PARTS_MAX = 4
 REQUESTS_MAX = 3
 """In flight at a time."""
@@ -189,7 +190,8 @@ class SpreadingProducer(ProducingClient):
 
 
 def add_spreading(world: World) -> None:
-    """Two of them in the share of lives that has them, beside the clients that there are."""
+    """Two of them, and a consumer that reads several partitions at a time, in the share of lives
+    that has them, beside the clients that there are."""
     rng = Random(world.seed + 13)
     if rng.random() < world.faults.spreading:
         world.turn_ms = rng.randrange(TURN_MS_MAX)
@@ -198,3 +200,6 @@ def add_spreading(world: World) -> None:
             world.producers.append(producer)
             world.clients = (*world.clients, node)
             world.scheduler.at(1_000, producer.start)
+        consumer = SessionConsumer(world, CONSUMER_NODE, Random(rng.random()))
+        world.clients = (*world.clients, CONSUMER_NODE)
+        world.scheduler.at(1_000, consumer.start)

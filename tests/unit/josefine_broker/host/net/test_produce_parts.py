@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
+from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
 from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import Metrics
@@ -351,6 +352,45 @@ def test_a_bad_partition_leaves_its_request_to_the_general_path_and_the_others_t
     ]  # fmt: skip
 
 
+def test_a_request_is_left_out_with_a_later_one_that_shares_a_partition_with_it() -> None:
+    ours, theirs = made_world({}), made_world({})
+    turn, general = Turn(ours.ctx), General(theirs.ctx)
+    good = BATCHES["good"]
+    frames = [
+        frame_with([("other", [(0, good), (1, good)])], correlation_id=1),
+        frame_with([("orders", [(0, good), (1, good)])], correlation_id=2),
+        frame_with([("orders", [(1, good), (3, good)])], correlation_id=3),
+    ]
+
+    turn.serve_together([memoryview(bytearray(each)) for each in frames])
+    for each in frames:
+        general.serve(each)
+
+    assert turn.taken == 2
+    assert turn.seen() == general.seen()
+    assert facts(ours) == facts(theirs)
+
+
+def test_offsets_count_the_records_of_the_requests_before() -> None:
+    ours, theirs = made_world({}), made_world({})
+    turn, general = Turn(ours.ctx), General(theirs.ctx)
+    two = BATCHES["two records"]
+    frames = [
+        frame_with([("orders", [(0, two), (1, two)]), ("other", [(0, two)])], correlation_id=n)
+        for n in range(3)
+    ]
+    for world in (ours, theirs):  # and log starts are those of each partition
+        world.ctx.hosted.partitions["orders", 1].log.delete_before(1)
+
+    turn.serve_together([memoryview(bytearray(each)) for each in frames])
+    for each in frames:
+        general.serve(each)
+
+    assert turn.taken == 0
+    assert turn.seen() == general.seen()
+    assert facts(ours) == facts(theirs)
+
+
 def test_a_partition_named_by_name_and_by_id_is_left_to_the_general_path_once() -> None:
     world = made_world({})
     turn, other = Turn(world.ctx), Turn(world.ctx)
@@ -427,14 +467,14 @@ def test_a_turn_is_full_once_it_has_many_batches() -> None:
 # With replicas.
 
 
-def three() -> Replicas:
+def three(*, with_records: bool = True) -> Replicas:
     """Two partitions led by broker 1, with a record and their followers at rest."""
     cluster = Replicas()
     cluster.create(replicas=((1, 2, 3), (1, 2, 3)), min_insync_replicas="2")
     for index in (0, 1):
         cluster.lead(1, index=index)
     cluster.run()
-    for index in (0, 1):
+    for index in (0, 1) if with_records else ():
         cluster.produce(1, b"first", acks=1, index=index)
     cluster.run()
     return cluster
@@ -531,6 +571,60 @@ def test_an_answer_waits_for_every_partition_and_has_the_error_of_each() -> None
     cluster.ctx[1].parked.run_completed()
     assert turn.codes(7) == [ErrorCode.none, ErrorCode.not_leader_or_follower]
     assert (turn.released, turn.counted) == (1, 1)
+
+
+def test_batches_that_are_appended_one_by_one_wait_for_their_replicas() -> None:
+    cluster = three(with_records=False)  # nothing may follow the first batch of a segment
+    turn = Turn(cluster.ctx[1])
+    good = BATCHES["good"]
+
+    turn.serve_together(
+        frame_with([("orders", [(0, good), (1, good)])], acks=-1, correlation_id=n) for n in (1, 2)
+    )
+
+    assert turn.taken == 0
+    assert turn.seen() == {1: None, 2: None}
+    cluster.run()
+    cluster.ctx[1].parked.run_completed()
+    assert [turn.codes(n) for n in (1, 2)] == [[ErrorCode.none] * 2] * 2
+
+
+@pytest.mark.parametrize("with_records", [True, False])
+def test_requests_of_one_partition_wait_for_the_last_of_them_and_no_longer_than_each_may(
+    with_records: bool,
+) -> None:
+    cluster = three(with_records=with_records)
+    turn = Turn(cluster.ctx[1])
+    good = BATCHES["good"]
+    before = set(cluster.ctx[1].parked.waiting)
+
+    turn.serve_together(
+        frame_with([("orders", [(0, good), (1, good)])], acks=-1, correlation_id=n, timeout_ms=ms)
+        for n, ms in enumerate((1000, 300, 1000))
+    )
+
+    end = cluster.hosted(1, 0).log.log_end_offset
+    waits: list[Any] = [each for each in cluster.ctx[1].parked.waiting if each not in before]
+    ends = sorted(
+        (each.deadline_ms, batch.end_offset)
+        for each in waits
+        for batch in each._pending.get(("orders", 0), ())
+    )
+    assert [each for _, each in ends] == [end - 1, end]
+    cluster.advance(400)
+    cluster.ctx[1].parked.run_completed()
+    assert [n for n, answer in turn.seen().items() if answer is not None] == [1]
+
+
+def test_a_batch_that_was_committed_before_its_leader_was_deposed_is_acknowledged() -> None:
+    _, turn = waiting()
+    (later,) = turn.slots.values()
+    refused = Together(2, KafkaError(ErrorCode.not_leader_or_follower, "deposed"))
+
+    assert not later.settle(0, 2, refused)
+    assert later.settle(1, 3, refused)
+
+    assert turn.codes(7) == [ErrorCode.none, ErrorCode.not_leader_or_follower]
 
 
 def test_the_waits_of_a_connection_that_is_gone_are_given_up() -> None:
