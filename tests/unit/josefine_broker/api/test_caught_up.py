@@ -215,3 +215,32 @@ def test_what_waits_for_the_next_record_is_served_as_the_handler_serves_it(
     for each in (LEADER, *FOLLOWERS):
         for index in range(partitions):
             assert sides[0].cluster.records(each, index) == sides[1].cluster.records(each, index)
+
+
+def test_an_answer_with_what_was_appended_does_not_hide_the_watermark_of_another_partition() -> (
+    None
+):
+    """Both followers wait; one of them commits a record of the other partition in the meantime."""
+    sides = [Side(2, serves_plain=True), Side(2, serves_plain=False)]
+    first, second = FOLLOWERS
+
+    def go(side: Side, *followers: int) -> None:
+        for each in followers:
+            side.receive(each)
+            side.send(each)
+
+    for side in sides:
+        for _ in range(6):
+            go(side, *FOLLOWERS)
+        side.produce(1, [1], acks=1)
+        go(side, first)  # the second one keeps its answer
+        for _ in range(3):
+            side.produce(0, [1], acks=1)
+            go(side, first)
+        before = side.cluster.high_watermark(LEADER, 1)
+        go(side, second, second)
+        assert side.cluster.high_watermark(LEADER, 1) > before
+        side.produce(0, [1], acks=1)
+
+    assert sides[0].met["waited"] > 0
+    assert sides[0].facts() == sides[1].facts()
