@@ -81,9 +81,13 @@ class SegmentRebuild:
         """Of our batch before this segment, where that may be of a leader who lost."""
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
-        self.is_misfit = self.has_ours = False
+        self.is_misfit = False
         self.bytes_fetched = 0
-        self.end_offset = self._expected.end_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Of the segment."""
+        return self._expected.end_offset
 
     @property
     def cursor(self) -> int:
@@ -91,19 +95,21 @@ class SegmentRebuild:
         return self._target.segment.end_offset
 
     @property
-    def _log_start(self) -> int:
-        """Records may be deleted while the repair waits for them."""
-        return self._log.log_start_offset
-
-    @property
     def wanted(self) -> int:
         """The first offset that is missing in the copy, and was not deleted."""
-        return max(self.cursor, min(self._log_start, self.end_offset - 1))
+        return max(self.cursor, min(self._log.log_start_offset, self.end_offset - 1))
 
     @property
     def progress(self) -> tuple[bool, int]:
         """See `RebuildPort`."""
         return self._distrusts, self.wanted
+
+    @property
+    def has_ours(self) -> bool:
+        """See `RebuildPort`."""
+        with suppress(OSError):  # then it counts as damaged
+            return not self._distrusts and self._ours() is not None
+        return False
 
     def copy(self, breathe: Callable[[], None]) -> int | None:
         """Copy our own batches while they are intact; returns the first offset that has to be
@@ -114,8 +120,7 @@ class SegmentRebuild:
         while self.cursor < self.end_offset:
             batch = None if self._distrusts else self._ours() or self._ours_at_start()
             # No checksum covers its epoch: that of our last batch may have flipped upwards.
-            self.has_ours = batch is not None and self._starts_epoch(parse_header(batch))
-            if batch is None or self.has_ours:
+            if batch is None or self._starts_epoch(parse_header(batch)):
                 return self.wanted
             self._take(batch)
             count += 1
@@ -135,7 +140,7 @@ class SegmentRebuild:
                 self._fill(self.end_offset)  # compaction left nothing there
                 return
             verify(batch, 0, header)
-            if self.cursor < header.base_offset <= self._log_start:
+            if self.cursor < header.base_offset <= self._log.log_start_offset:
                 self._fill(header.base_offset, header.leader_epoch)  # deleted records
             if header.base_offset < self.cursor and not self._distrusts:
                 # Batches overlap: one of ours only looked intact, with a damaged offset.
@@ -145,8 +150,7 @@ class SegmentRebuild:
             self.is_misfit = self._is_after_another_leaders(header)
             if self.is_misfit:
                 raise CorruptData(
-                    f"a batch of epoch {header.leader_epoch}, after one of epoch "
-                    f"{self._epoch_before} that may be of a leader who lost"
+                    f"after a batch of epoch {self._epoch_before}: a leader who lost?"
                 )
             is_older = header.leader_epoch < before.last_leader_epoch
             # The first of a later leader proves nothing about ours before it: they may be another
@@ -159,11 +163,7 @@ class SegmentRebuild:
                 return
             self.is_misfit = not self._fits(header)
             if self.is_misfit:
-                raise CorruptData(
-                    f"the other replica has a batch with offsets {header.base_offset} to "
-                    f"{header.last_offset} of epoch {header.leader_epoch} where {self.cursor} was "
-                    "expected"
-                )
+                raise CorruptData(f"{header} of the other replica does not fit at {self.cursor}")
             self._take(batch)
             self.bytes_fetched += len(batch)
             # Records were given up there: the checksum of our segment was of the records.
@@ -257,9 +257,9 @@ class SegmentRebuild:
 
     def _ours_at_start(self) -> memoryview | None:
         """Damage among deleted records hides our first batch that is not deleted."""
-        if not self.cursor < self._log_start < self.end_offset:
+        if not self.cursor < self._log.log_start_offset < self.end_offset:
             return None
-        batch = self._source.batch_over(self._log_start)
+        batch = self._source.batch_over(self._log.log_start_offset)
         if batch is None or parse_header(batch).base_offset < self.cursor:
             return None
         header = parse_header(batch)
