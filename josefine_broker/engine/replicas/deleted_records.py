@@ -30,7 +30,7 @@ def follows_deletion(ctx: Context, tp: TopicPartition, repair: Repair, wanted: i
         return False
     partition, its_log = hosted.partition, hosted.log
     start = repair.deleted_before([each for each in partition.isr if each != ctx.broker_id])
-    if not wanted < start <= min(partition.high_watermark, its_log.log_end_offset):
+    if not wanted < start <= its_log.log_end_offset:
         return False
     place = {"partition": str(tp), "from": its_log.log_start_offset, "to": start}
     try:
@@ -38,7 +38,8 @@ def follows_deletion(ctx: Context, tp: TopicPartition, repair: Repair, wanted: i
     except KafkaError as error:
         ctx.ports.tell("deletion not followed", gravity=Gravity.ERROR, reason=str(error), **place)
         return False
-    partition.started_at(its_log.log_start_offset)
+    partition.started_at(start)
+    partition.follow_high_watermark(start, start)
     what = "damaged records were deleted on the other replicas: the log starts after them"
     ctx.ports.tell(what, gravity=Gravity.WARNING, **place)
     ctx.parked.followers.note(tp)

@@ -41,7 +41,22 @@ def test_log_starts_where_the_replicas_start_that_have_deleted_the_damaged_recor
     assert [cluster.values(each)[-1] for each in (1, 2, 3)] == [b"f"] * 3
 
 
-@pytest.mark.parametrize("case", ["damaged there", "silent", "not in sync", "uncommitted"])
+def test_deleted_records_were_committed_whatever_the_new_leader_knows() -> None:
+    """It may have lost its high watermark, and waits for its repair to learn it."""
+    cluster = Damaged()
+    cluster.spoil(1, 1)
+    partition = cluster.hosted(1).partition
+    partition.high_watermark = 0
+    for broker_id in (2, 3):
+        delete(cluster, broker_id, 3)
+
+    cluster.repair(1)
+
+    assert partition.high_watermark == 3
+    assert cluster.values(1) == VALUES[3:]
+
+
+@pytest.mark.parametrize("case", ["damaged there", "silent", "not in sync", "past the end"])
 def test_records_are_not_taken_for_deleted_unless_every_replica_in_sync_has_deleted_them(
     case: str,
 ) -> None:
@@ -56,8 +71,8 @@ def test_records_are_not_taken_for_deleted_unless_every_replica_in_sync_has_dele
     elif case == "not in sync":
         cluster.silent, partition.isr = {3}, (1,)
     else:
-        delete(cluster, 3, 2)
-        partition.high_watermark = 1
+        for broker_id in (2, 3):
+            cluster.hosted(broker_id).log.restart_at(9)
 
     cluster.repair(1)
 
