@@ -74,6 +74,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "demo": ("josefine_cli.dev.demo", "Run the main job on real data and check the result."),
     "archive": ("josefine_cli.archive.command", "Keep every record of topics; show archives."),
+    "mirror": ("josefine_cli.mirror.command", "Copy topics from Kafka with the same offsets."),
     "tables": ("josefine_cli.tables.command", "Keep Delta tables of topics; show their state."),
     "sql": ("josefine_cli.sql.command", "Query topics and their tables with SQL, without Spark."),
     "pipeline": ("josefine_cli.pipeline.command", "Check and run pipelines written in YAML."),

@@ -31,9 +31,9 @@ from typing import Any
 
 from josefine_broker.records import plain_fetch, plain_produce
 from josefine_broker.records.batch import stamp_crc
-from josefine_broker.wire.fetch import FetchPartition
+from josefine_broker.wire.fetch import FetchPartition, ForgottenTopic
 from tests.build_native import NATIVE
-from tests.unit.josefine_broker.plain_frames import NOW_MS, batch_with, frame_with
+from tests.unit.josefine_broker.plain_frames import NOW_MS, VERSIONS, batch_with, frame_with
 from tests.unit.josefine_broker.records import test_plain_fetch as fetches
 from tests.unit.josefine_broker.records import test_plain_parts as several
 from tests.unit.josefine_broker.records import test_plain_produce as produces
@@ -96,7 +96,7 @@ def made_batch(rng: Random) -> bytes:
 
 
 def produce_frame(rng: Random) -> bytes:
-    version = rng.choice(produces.VERSIONS)
+    version = rng.choice(VERSIONS)
     batches = [
         [(rng.choice((0, 1, 70_000)), made_batch(rng)) for _ in range(rng.choice((1, 1, 2, 4)))]
         for _ in range(rng.choice((1, 1, 2, 3)))
@@ -168,8 +168,12 @@ def fetch_frame(rng: Random) -> bytes:
 
     first = [part() for _ in range(rng.choice((0, 1, 1, 2, 5, 40)))]
     more = tuple(part() for _ in range(rng.choice((0, 0, 1, 3))))
-    session = rng.choice(({}, {"session_id": 9, "session_epoch": 3}))
+    session: dict[str, Any] = rng.choice(({}, {"session_id": 9, "session_epoch": 3}))
     version = rng.choice(fetches.VERSIONS)
+    if session and version >= 7 and rng.random() < 0.6:
+        named = ("", fetches.TOPIC_ID) if version >= fetches.ID_SINCE else ("orders", None)
+        indexes = tuple(rng.randrange(9) for _ in range(rng.choice((1, 3, 40))))
+        session = {**session, "forgotten": (ForgottenTopic(*named, indexes),)}
     isolation = rng.randrange(2)
     return bytes(
         fetches.frame_of(*first, version=version, more=more, isolation_level=isolation, **session)
@@ -191,7 +195,7 @@ def fetch(data: bytes, rng: Random, met: Counter[str]) -> None:
     ]
     extension.answer(found, rng.randrange(2**31), parts)
     odd = rng.choice((-1, 2**31, 2**62, 2**70, None, b"x" * 127, (), [parts] * 3))
-    field = rng.randrange(9)
+    field = rng.randrange(10)
     with suppress(*REFUSED):
         extension.answer((*found[:field], odd, *found[field + 1 :]), 0, parts)  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ from josefine_broker.engine.coordinators.transactions_host import (
     now_of,
     transaction_partition,
 )
-from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
+from josefine_broker.engine.metadata.image import INTERNAL_TOPICS, MIRROR_SESSION
 from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.transactions.values import VERSION_1, VERSION_2
@@ -120,6 +120,9 @@ def _why_not(ctx: Context, info: RequestInfo, tp: TopicPartition) -> ErrorCode:
         return ErrorCode.topic_authorization_failed  # also for a partition that does not exist
     if ctx.image.partition(tp.topic, tp.partition) is None:
         return ErrorCode.unknown_topic_or_partition
+    topic = ctx.image.topics[tp.topic]
+    if any(name == MIRROR_SESSION and value for name, value in topic.config):
+        return ErrorCode.policy_violation
     return ErrorCode.none
 
 

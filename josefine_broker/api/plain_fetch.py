@@ -6,12 +6,18 @@ request with an error, or that this module does not know, is left to that path; 
 it has noted in the session by then are noted there again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from josefine_broker.api.fetch import WaitingConsumer
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.partition.fetch_session import Cached, FetchPlan, FetchSession, Wanted
+from josefine_broker.engine.partition.fetch_session import (
+    Cached,
+    FetchPlan,
+    FetchSession,
+    PartitionKey,
+    Wanted,
+)
 from josefine_broker.engine.partition.fetch_wait import Readable
 from josefine_broker.engine.purgatory.purgatory import Encoded
 from josefine_broker.engine.replicas.plain_batches import is_open
@@ -20,12 +26,17 @@ from josefine_broker.engine.replicas.plain_reads import (
     answer_one,
     answer_plain,
     read_plain,
+    topic_id_of,
 )
 from josefine_broker.records.crc import Buffer
-from josefine_broker.records.plain_fetch import ID_SINCE, PlainFetch, PlainFetchRequest
+from josefine_broker.records.plain_fetch import (
+    ID_SINCE,
+    ForgottenPart,
+    PlainFetch,
+    PlainFetchRequest,
+)
 from josefine_broker.wire.codec import RequestHeader, parse_request_header
 from josefine_broker.wire.fetch import NO_HIGH_WATERMARK, FetchPartition, FetchRequest
-from josefine_broker.wire.primitives import uuid_of
 
 NO_REPLICA = -1
 _new = tuple.__new__
@@ -51,7 +62,10 @@ def fetch_plain(
     request = plain.parse(frame)
     if request is None or not is_open(ctx):
         return None
-    parts, _, version, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = request
+    (
+        parts, _, version, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch,
+        forgotten,
+    ) = request  # fmt: skip
     if len(parts) == 1 and not session_id:
         buffers = answer_one(ctx, plain, request)
         if buffers is not None:
@@ -66,6 +80,8 @@ def fetch_plain(
             return None
         for each in wanted:
             session.want(each)
+        if forgotten and not _forget(session, forgotten):
+            return None
     found = read_plain(ctx, _known(session, wanted), isolation, max_bytes)
     if found is None:
         return None
@@ -88,19 +104,36 @@ def _wanted_of(request: PlainFetchRequest) -> list[Wanted] | None:
     """The partitions, as the general parser makes them. None: a request without a session names one
     twice."""
     parts, by_id = request[0], request[2] >= ID_SINCE
-    found, topic_id, name = [], None, ""
+    found, last, topic_id, name = [], None, None, ""
     for topic, index, epoch, offset, bytes_max in parts:
-        if by_id:
-            topic_id = uuid_of(topic)
+        if topic is last:
+            pass
+        elif by_id:
+            topic_id = topic_id_of(topic)
             if topic_id is None:  # the general path refuses it, and the session must not keep it
                 return None
         else:
             name = topic.decode()
+        last = topic
         fields = index, epoch, offset, -1, -1, bytes_max, None, NO_HIGH_WATERMARK
         found.append(_new(Wanted, (name, topic_id, _new(FetchPartition, fields))))
     if len(parts) > 1 and not request[7] and len({part[:2] for part in parts}) < len(parts):
         return None
     return found
+
+
+def _forget(session: FetchSession, forgotten: Sequence[ForgottenPart]) -> bool:
+    """Whether the partitions have left the session, and others are in it. The general path ends an
+    empty session."""
+    keys: list[PartitionKey] = []
+    for topic, index in forgotten:
+        key = topic_id_of(topic) if session.by_id else topic.decode()
+        if key is None:  # the general path refuses it
+            return False
+        keys.append((key, index))
+    for each in keys:
+        session.partitions.pop(each, None)
+    return bool(session.partitions)
 
 
 def _known(session: FetchSession | None, wanted: list[Wanted]) -> Iterable[Cached]:
@@ -137,7 +170,7 @@ class WaitingPlain(WaitingConsumer):
         session: FetchSession | None,
         wanted: list[Wanted],
     ) -> None:
-        _, _, _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch = request
+        _, _, _, max_wait_ms, min_bytes, max_bytes, isolation, session_id, epoch, _ = request
         if session is not None:
             wanted = [each.wanted for each in session.partitions.values()]
         header = parse_request_header(frame)

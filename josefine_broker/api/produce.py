@@ -32,6 +32,7 @@ from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.engine.purgatory.purgatory import Hangup
 from josefine_broker.engine.replicas.batches import NO_APPEND_TIME, append_batch
 from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
+from josefine_broker.engine.replicas.mirrored import append_mirrored, check_session, is_of_mirror
 from josefine_broker.engine.validation.produced_batch import (
     RecordsRefusedError,
     Validated,
@@ -39,7 +40,7 @@ from josefine_broker.engine.validation.produced_batch import (
 )
 from josefine_broker.engine.validation.queue import Verdict
 from josefine_broker.engine.validation.stored_codec import validate_for_storage
-from josefine_broker.records.batch import HEADER_BYTES, BatchHeader, parse_header
+from josefine_broker.records.batch import HEADER_BYTES, parse_header
 from josefine_broker.records.plain_produce import PlainRequest
 from josefine_broker.wire.produce import (
     ProducePartition,
@@ -306,6 +307,8 @@ def _append(
         tp = (topic, index)
         hosted = ctx.hosted.partitions.get(tp) or _hosted(ctx, topic, part)
         queue, settings = ctx.clients.validations, hosted.settings
+        if is_of_mirror(hosted, each.request.transactional_id):
+            return _mirrored(each, tp, hosted, records, results, at)
         validate = validate_batch if settings.log.compression is None else validate_for_storage
         # A batch must not overtake an earlier one of its partition that is still being validated.
         validated = (
@@ -323,6 +326,24 @@ def _append(
         each.held.append(_Held(TopicPartition(*tp), hosted, validated, results, at))
         return _UNDECIDED
     return _stored(each, tp, hosted, validated, results, at)
+
+
+def _mirrored(
+    each: _Round,
+    tp: tuple[str, int],
+    hosted: HostedPartition,
+    records: memoryview,
+    results: list[ProducePartitionResponse],
+    at: int,
+) -> ProducePartitionResponse:
+    """The answer to batches with offsets of their own. Raises KafkaError, CorruptData."""
+    ctx, request = each.ctx, each.request
+    check_session(hosted, request.transactional_id)
+    base_offset, end_offset = append_mirrored(ctx, tp, hosted, records, request.acks, each.now_ms)
+    if request.acks == ACKS_ALL and not hosted.is_all_committed:
+        each.waiting.append(_promise(ctx, tp, hosted, end_offset, results, at))
+    numbers = (tp[1], 0, base_offset, NO_APPEND_TIME, hosted.log.log_start_offset)
+    return _new(ProducePartitionResponse, numbers + _NO_ERROR)
 
 
 def _append_later(
@@ -386,7 +407,8 @@ def _stored(
     except KafkaError as error:
         return _refused(ctx, *tp, error)
     if acks == ACKS_ALL and not hosted.is_all_committed:
-        waiting.append(_promise(ctx, tp, hosted, validated.header, base_offset, results, at))
+        end_offset = base_offset + validated.header.last_offset_delta + 1
+        waiting.append(_promise(ctx, tp, hosted, end_offset, results, at))
     numbers = (tp[1], 0, base_offset, append_time_ms, hosted.log.log_start_offset)
     return _new(ProducePartitionResponse, numbers + _NO_ERROR)
 
@@ -411,8 +433,7 @@ def _promise(
     ctx: Context,
     tp: tuple[str, int],
     hosted: HostedPartition,
-    header: BatchHeader,
-    base_offset: int,
+    end_offset: int,
     results: list[ProducePartitionResponse],
     at: int,
 ) -> Appended:
@@ -422,7 +443,6 @@ def _promise(
         if error is not None:
             results[at] = _refuse(ctx, tp[1], error.code, error.message, tp[0])
 
-    end_offset = base_offset + header.last_offset_delta + 1
     return _new(Appended, (ctx, tp, hosted, end_offset, settle))
 
 

@@ -153,6 +153,15 @@ class HostedPartition:
         ends there."""
         return self.is_served_by(replica) and self.partition.may_be_cut_to(offset)
 
+    def takes_all_from(self, replica: int, own_id: int, *, has_ours: bool) -> bool:
+        """Whether a repair may use batches of this replica that are not known to be committed. A
+        leader's log defines the partition; while it is repaired, nobody knows better. `has_ours`:
+        the batch here is intact. It gives way to none of a leader that may still take its end from
+        this replica, nor of another replica, whose log may end with those of a leader who lost."""
+        if has_ours:
+            return self.is_served_by(replica)
+        return self.partition.leader in (replica, own_id)
+
     def may_be_repaired(self, offset: int) -> bool:
         """Whether a damaged batch with this offset may come back from another replica."""
         is_lost = any(start <= offset < end for start, end in self.lost)

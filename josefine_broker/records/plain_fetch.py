@@ -13,7 +13,8 @@ from josefine_broker.records.crc import Buffer
 from josefine_broker.records.structure import FOLDER
 
 __all__ = [
-    "ID_SINCE", "AnsweredPart", "PlainFetch", "PlainFetchRequest", "PlainPart", "compiled", "load",
+    "ID_SINCE", "AnsweredPart", "ForgottenPart", "PlainFetch", "PlainFetchRequest", "PlainPart",
+    "compiled", "load",
 ]  # fmt: skip
 
 ID_SINCE = 13
@@ -21,9 +22,14 @@ ID_SINCE = 13
 
 PlainPart = tuple[bytes, int, int, int, int]
 """Topic, index, leader epoch, offset, largest size of the partition's records."""
-PlainFetchRequest = tuple[tuple[PlainPart, ...], int, int, int, int, int, int, int, int]
+ForgottenPart = tuple[bytes, int]
+"""Topic and index."""
+PlainFetchRequest = tuple[
+    tuple[PlainPart, ...], int, int, int, int, int, int, int, int, tuple[ForgottenPart, ...]
+]
 """Partitions, correlation id, version, longest wait, smallest and largest size of the answer,
-isolation level (0 or 1), session id, session epoch. Without a session the last two are 0 and -1."""
+isolation level (0 or 1), session id, session epoch, and the partitions that leave the session.
+Without a session the last three are 0, -1 and ()."""
 AnsweredPart = tuple[bytes, int, int, int, int, int]
 """Topic, index, high watermark, last stable offset, log start offset, size of the records."""
 

@@ -32,6 +32,15 @@ def configured_security(env: Mapping[str, str], address: str | None = None) -> S
         raise UsageError(f"{origin}: {error}") from None
 
 
+def file_security(path: str, env: Mapping[str, str]) -> Security:
+    """The security settings of this file, for another cluster than the one in use. Raises
+    UsageError with file and line."""
+    try:
+        return parse_security(read_secrets(_of_file(path, ""), env))
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
 def configured_settings(env: Mapping[str, str], address: str | None = None) -> dict[str, str]:
     """The same settings with secrets unresolved; empty for plaintext. Raises UsageError."""
     return _settings(env, address)[1]
@@ -52,13 +61,14 @@ def _settings(env: Mapping[str, str], address: str | None) -> tuple[str, dict[st
     return f"{profile.file}: profiles.{profile.name}", dict(profile.settings)
 
 
-def _of_file(path: str) -> dict[str, str]:
+def _of_file(path: str, named: str = f" ({CLIENT_CONFIG})") -> dict[str, str]:
+    """`named`: where the path comes from."""
     try:
         with open(path, encoding="utf-8") as file:
             return settings_of(file.read())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot read {path} ({CLIENT_CONFIG}): {reason.lower()}") from None
+        raise UsageError(f"cannot read {path}{named}: {reason.lower()}") from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from None
 

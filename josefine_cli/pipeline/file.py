@@ -52,10 +52,11 @@ def lint(file: Path = FILE, environment: str | None = ENVIRONMENT, as_json: bool
     except ConfigError as error:
         refuse(error, as_json)
     pipeline = examined.pipeline
+    from pipelines.lint.catalogs import catalog_notices
     from pipelines.lint.object_stores import store_notices
 
-    # Not a refusal: only the user knows who else writes the tables.
-    for problem in store_notices(pipeline):
+    # Not a refusal: only the user knows who else writes the tables, and what other files set.
+    for problem in (*store_notices(pipeline), *catalog_notices(pipeline)):
         print(f"warning: {problem}", file=sys.stderr)
     sinks = {s.name: s.mode.value for s in pipeline.sinks.values()}
     if as_json:

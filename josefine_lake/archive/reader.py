@@ -7,6 +7,7 @@ bounded by a window of offsets, which shrinks for large records.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaProtocolError, TableNotFoundError
 
 from josefine_broker.base.errors import CorruptData
 from josefine_lake.config.table_topic import TableTopic
@@ -30,6 +31,10 @@ WINDOW = 16_384
 WINDOW_MAX = 1 << 22
 WINDOW_BYTES = 16 << 20
 NO_OFFSET = -1
+PLAIN_READER = 1
+"""Protocol version of tables whose files have exactly their rows, under the columns' names."""
+HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""Features of newer ones that change nothing of that."""
 BOUNDS = ("min.partition", "max.partition", "min.offset", "max.offset")
 ANY = (0, 2**31, 0, 2**63 - 1)
 """Of a file without statistics, which may have any row."""
@@ -46,20 +51,26 @@ class ArchiveTable:
         self._log = DeltaLogReader(self._folder.files, self._folder.path, name.app_id)
         self.offsets = TopicOffsets()
         """What the archive has, with the topic's id."""
+        self.looked_s = 0.0
+        """When, by the process's clock."""
         self._files: list[tuple[str, int, int, int, int]] = []
         self._starts: dict[int, int] = {}
         self._window = WINDOW
 
     def look(self) -> None:
         """Look at the newest version. Raises DeltaError, OSError."""
+        # Without offsets the next read looks again: an older version is not read after an error.
+        self.offsets = TopicOffsets()
         tip, _ = self._log.last_tip()
-        self.offsets = reached(tip)
+        self.looked_s = time.monotonic()
+        self._starts.clear()  # retention moves them
         try:
             options = dict(self._folder.options) or None
             table = DeltaTable(self._folder.path, storage_options=options)
         except TableNotFoundError:
             self._files = []
             return
+        self._refuse_others(table)
         actions = pa.table(table.get_add_actions(flatten=True))
         paths = actions.column("path").to_pylist()
         known = [_column(actions, name, len(paths)) for name in BOUNDS]
@@ -68,6 +79,21 @@ class ArchiveTable:
             for path, *of in zip(paths, *known, strict=True)
         ]
         self._files = sorted(files, key=lambda each: each[3])
+        self.offsets = reached(tip)
+
+    def _refuse_others(self, table: DeltaTable) -> None:
+        """Raise DeltaProtocolError for a table whose files have more than its rows: records that
+        somebody has erased would be served again."""
+        protocol = table.protocol()
+        features = {*(protocol.reader_features or ())} - HARMLESS
+        if protocol.min_reader_version == 2:
+            features |= {"columnMapping"}
+        if protocol.min_reader_version > PLAIN_READER and features:
+            name = min(features)
+            raise DeltaProtocolError(
+                f"the archive {self.archive.location} has the table feature {name}, which its "
+                f"reader does not know: drop it (ALTER TABLE ... DROP FEATURE {name})"
+            )
 
     def end(self, partition: int) -> int:
         """The end of what the archive has of a partition at the last look."""
@@ -84,7 +110,7 @@ class ArchiveTable:
                 break
             if low <= partition <= top:
                 rows = self._dataset([path]).to_table(
-                    columns=["offset"], filter=pc.field("partition") == partition
+                    columns=["offset"], filter=self._of(partition)
                 )
                 if rows.num_rows:
                     found = pc.min(rows.column("offset")).as_py()
@@ -98,7 +124,7 @@ class ArchiveTable:
         OSError, CorruptData."""
         best: tuple[int, int] | None = None
         since = pa.scalar(time_ms * 1000, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-        wanted = (pc.field("partition") == partition) & (pc.field("offset") < end)
+        wanted = self._of(partition) & (pc.field("offset") < end)
         wanted &= pc.field("timestamp") >= since
         for path, low, top, first, _ in self._files:
             if first >= end or (best is not None and first > best[0]):
@@ -135,13 +161,14 @@ class ArchiveTable:
         ]
         if not paths:
             return ARCHIVE_SCHEMA.empty_table()
-        field = pc.field
-        wanted = (
-            (field("partition") == partition)
-            & (field("offset") >= offset)
-            & (field("offset") < end)
-        )
+        offsets = pc.field("offset")
+        wanted = self._of(partition) & (offsets >= offset) & (offsets < end)
         return self._dataset(paths).to_table(filter=wanted).sort_by("offset")
+
+    def _of(self, partition: int) -> Any:
+        """The rows of a partition: another topic may have its archive in the same table."""
+        topic = pc.field("topic") == self.archive.topic
+        return topic & (pc.field("partition") == partition)
 
     def _dataset(self, paths: list[str]) -> Any:
         try:

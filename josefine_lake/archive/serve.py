@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from deltalake.exceptions import DeltaError
 
+from josefine_broker.base.archive_note import archive_note
 from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive.config import archive_topic
 from josefine_lake.archive.encode import Encoded, encoded, rows_of
+from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import NO_OFFSET, ArchiveTable
 from josefine_lake.writer.discovery import Discovered, discover
 from josefine_lake.writer.verdicts import StoppedTable
@@ -27,6 +31,8 @@ from josefine_lake.writer.verdicts import StoppedTable
 REQUEST_BYTES_MAX = 4_096
 BYTES_MAX = 8 << 20
 LOOK_S = 3.0
+LOOK_AGAIN_S = 20.0
+"""The archive's retention deletes records of versions that were looked at."""
 HOST = "127.0.0.1"
 
 
@@ -61,8 +67,11 @@ class Archives:
         how = str(asked["topic_id"]), partition, between, min(int(asked["bytes"]), BYTES_MAX)
         lock, table = self._table(topic)
         with lock:
-            if table.end(partition) < between[1] or table.start(partition) == NO_OFFSET:
+            is_old = time.monotonic() - table.looked_s >= LOOK_AGAIN_S
+            if is_old or table.end(partition) < between[1] or table.start(partition) == NO_OFFSET:
                 table.look()
+                if table.start(partition) == NO_OFFSET:
+                    self._refuse_gone(table, how[0], partition)
             try:
                 return self._read(table, *how)
             except FileNotFoundError:
@@ -97,6 +106,20 @@ class Archives:
             table.look()
             check_topic(table, str(asked["topic_id"]))
             return table.at_time(partition, int(asked["time"]), end)
+
+    def _refuse_gone(self, table: ArchiveTable, topic_id: str, partition: int) -> None:
+        """Raise LookupError for an archive without records of which brokers know that it had some:
+        consumers would skip them. Its folder may be on a file system that is not mounted."""
+        topic = table.archive.topic
+        with self._open_client() as client:
+            found = ArchiveNotes(client, topic).committed().get(TopicPartition(topic, partition))
+        note = archive_note(found.metadata) if found else None
+        is_of_topic = note is None or note.topic_id == topic_id
+        if found and is_of_topic and found.offset > table.end(partition):
+            raise LookupError(
+                f"the archive {table.archive.location} has no records of partition {partition}, "
+                f"and had them up to {found.offset}: bring it back (josefine archive status)"
+            )
 
     def _table(self, topic: str) -> tuple[threading.Lock, ArchiveTable]:
         with self._lock:

@@ -13,12 +13,15 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from josefine_broker.base.archive_note import ArchivedRecord
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive import newest
 from josefine_lake.archive.notes import ArchiveNotes
+from josefine_lake.archive.retention import CHECK_MS, delete_expired
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import verdicts
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
@@ -36,6 +39,7 @@ from pipelines.exactly_once.offset_chain import Verdict
 
 EARLIEST_LOCAL = -4
 """The first offset that brokers have themselves (KIP-405)."""
+RETENTION, NO_BOUND = "retention.ms", -1
 PASSING = {Verdict.LOST_RACE, Verdict.TOPIC_SHORTER}
 """Stops after which this writer, or the one that won, continues by itself."""
 
@@ -63,9 +67,18 @@ class ArchiveReader(TopicReader):
 class ArchiveWriter(TableWriter):
     """See the module."""
 
-    def __init__(self, table: TableTopic, world: World, notes: ArchiveNotes) -> None:
+    def __init__(
+        self,
+        table: TableTopic,
+        world: World,
+        notes: ArchiveNotes,
+        retention_ms: Callable[[], int | None],
+    ) -> None:
+        """`retention_ms`: of the whole topic now; None: for ever."""
         super().__init__(table, world)
         self._notes = notes
+        self._retention_ms = retention_ms
+        self._expire_from_ms = 0
 
     def run(
         self,
@@ -90,6 +103,13 @@ class ArchiveWriter(TableWriter):
         return state
 
     def _accept(self, ready: Ready, topic: Topic, *, trust: bool) -> None:
+        if ready.tip is None and (others := self._world.store.others()):
+            names = ", ".join(str(each.name) for each in others)
+            raise verdicts.stopped(
+                self._table,
+                f"the table has the rows of {names}: an archive has a table of its own",
+                *verdicts.move(self._table),
+            )
         said = ready.tip.said if ready.tip else {}
         # Trusted: the archive keeps what it has, whatever the log has at these offsets.
         found = {} if trust else newest.newest_of(said, topic.name)
@@ -132,6 +152,21 @@ class ArchiveWriter(TableWriter):
     def _look_again(self, state: TableState, now_ms: int) -> None:
         super()._look_again(state, now_ms)
         self._report(state)
+        if now_ms >= self._expire_from_ms:
+            self._expire_from_ms = now_ms + CHECK_MS
+            self._expire()
+
+    def _expire(self) -> None:
+        """Delete what is older than the topic's retention. Raises StoppedError."""
+        world = self._world
+        assert isinstance(world.store, ChainedTable)
+        try:
+            retention_ms = self._retention_ms()
+            if retention_ms is not None:
+                delete_expired(world.store, retention_ms, world.wall_ms())
+        except (DeltaError, KafkaError, OSError) as error:
+            # Nothing was deleted: the next records must not wait for this.
+            world.stats.upkeep_failed(str(error))
 
     def _report(self, state: TableState) -> None:
         """Look at the archive, and commit what it has. Raises StoppedError."""
@@ -163,8 +198,14 @@ def archive_writer(
         committed=notes.offsets,
         note_stop=lambda tp, offset, why: None,
     )
+
+    def retention_ms() -> int | None:
+        configs = client.describe_configs([table.topic])[table.topic]
+        found = int(configs[RETENTION].value or NO_BOUND)
+        return None if found == NO_BOUND else found
+
     try:
-        return ArchiveWriter(table, world, notes)
+        return ArchiveWriter(table, world, notes, retention_ms)
     except StoppedTable as error:
         notes.stop(error.stopped.what)
         raise

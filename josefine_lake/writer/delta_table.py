@@ -4,8 +4,8 @@ transaction version in one commit.
 Rules: the commit's metadata are those of a pipeline's commit (`said_of`), so `pipeline run`,
 `status` and `reconcile` read them. A commit is made only onto a version whose log entries were all
 looked at; delta-rs refuses it if another commit with the chain's transaction came meanwhile. After
-a failure the log decides whether it was made. A table that was dropped, created again or restored
-since the last look stops the writer.
+a failure the log decides whether it was made. It is durable before anybody hears of it. A table
+that was dropped, created again or restored since the last look stops the writer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from deltalake.transaction import AddAction
 
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer.changes import Changes
+from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import write
 from josefine_lake.writer.start import Found
@@ -78,6 +80,8 @@ class ChainedTable:
         self._log = DeltaLogReader(folder.files, folder.path, link.app_id)
         self._table: DeltaTable | None = None
         self._version = -1
+        self._durable = -1
+        """The version up to which all commits were synced."""
         self._seen: str | None = None
         """The text of the newest entry: another one means another table."""
 
@@ -85,6 +89,8 @@ class ChainedTable:
         """The chain's newest commit; None: it has none."""
         found, self._version = self._log.last_tip()
         self._seen = self._text(self._version)
+        self._durable = min(self._durable, self._version)
+        self._durable = max(self._durable, self._version - RECENT, -1)
         if isinstance(found, Unreadable) and found.txn_version == 0:
             # Old log entries were cleaned up; a checkpoint still has the transactions.
             known = self._opened()
@@ -137,6 +143,8 @@ class ChainedTable:
         self._table = None
         self.indexed_columns = _indexed_columns(table.metadata().configuration)
         self._evolve(table, Schema.from_arrow(schema))
+        # What a writer before this one has committed: it may have been killed before its sync.
+        self._sync()
 
     def check(self, schema: pa.Schema) -> None:
         """Change nothing. Raises MisfitError for an existing table that `ensure` would refuse."""
@@ -170,7 +178,7 @@ class ChainedTable:
         at: Callable[[str], None],
     ) -> None:
         """Commit files and offsets at once. Raises StoppedError; DeltaError and OSError if the
-        storage fails, and then nothing was committed."""
+        storage fails, and then nothing was committed, or it is not durable."""
         if self._removed:
             more = {**more, "removed": [*self._removed]}
         said = json.dumps(said_of(self.link, "", commit, commit.txn_version, more))
@@ -188,6 +196,7 @@ class ChainedTable:
                 failure = error
             # The answer may be lost although the commit was made: the log knows.
             if self._is_made(commit):
+                self._sync()
                 return
             if failure is None:
                 raise lost_race()
@@ -198,7 +207,9 @@ class ChainedTable:
     def identity(self) -> str:
         """The table's id, if its log is the one that was seen or written here. Raises StoppedError
         for a table that was dropped, created again, restored or committed to by another writer."""
-        return str(self._ready().metadata().id)
+        table = self._ready()
+        self._sync()  # also what came from others, as a rewrite of small files
+        return str(table.metadata().id)
 
     def files_and_bytes(self) -> tuple[int, int]:
         """The data files of the newest version, and their bytes."""
@@ -207,6 +218,15 @@ class ChainedTable:
             return 0, 0
         sizes = pa.table(table.get_add_actions(flatten=True))["size_bytes"].to_pylist()
         return len(sizes), sum(sizes)
+
+    def actions(self) -> Any:
+        """The data files of the newest version, an Arrow table of delta-rs."""
+        table = self._newest()
+        return None if table is None else pa.table(table.get_add_actions(flatten=True))
+
+    def delete_rows(self, predicate: str) -> None:
+        """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
+        self._ready().delete(predicate)
 
     def compact(self, file_bytes: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError."""
@@ -245,6 +265,12 @@ class ChainedTable:
             # A commit between both looks: its entry is looked at first.
             return self._ready()
         return table
+
+    def _sync(self) -> None:
+        """Make the commits up to the newest known one durable. Raises OSError."""
+        if self.folder.at is None and self._durable < self._version:
+            sync_commits(Path(self.folder.path), range(self._durable + 1, self._version + 1))
+        self._durable = self._version
 
     def _is_made(self, commit: Commit) -> bool:
         """Whether the log has this commit. Raises StoppedError for one of another run."""

@@ -58,7 +58,7 @@ def _ways(table: TableTopic, verdict: Verdict) -> tuple[str, ...]:
         return ("wait until the brokers have recovered: the writer tries again",)
     if verdict is Verdict.LOST_RACE:
         return ("let one writer continue; the table follows it",)
-    if verdict is Verdict.TOPIC_RECREATED:
+    if verdict is Verdict.TOPIC_RECREATED and not table.is_archive:
         return (f"{trust}  # keep the old rows, read the new topic from its start",)
     if verdict is Verdict.RECORDS_LOST:
         return (f"{trust}  # continue after the lost records",)
@@ -96,7 +96,10 @@ def move(table: TableTopic) -> tuple[str, ...]:
     """The commands for a new table. The second one is needed because the group has offsets of the
     old one: without it the new table seems to have lost its rows."""
     key = ARCHIVE_LOCATION if table.is_archive else f"{PREFIX}location"
+    start = "is filled from the topic's start"
+    if table.is_archive:
+        start = "has only what brokers still have: nobody reads the old one's records any more"
     return (
         f"josefine topics alter {table.topic} --config {key}=/ANOTHER/TABLE",
-        f"{_trust(table)}  # the new table is filled from the topic's start",
+        f"{_trust(table)}  # the new table {start}",
     )

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.plain_errors import without_traceback
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
-from josefine_spark.options.options import SourceOptions
+from josefine_spark.options.options import BelowLocalStart, SourceOptions
 from josefine_spark.read.admission import Admission, OffsetRange, limit_bytes
 from josefine_spark.read.batch_offsets import batch_end, positions
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error, find_losses
@@ -174,6 +174,8 @@ class JosefineStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return client_for(self._options.read.connection)
 
     def _planning_client(self) -> Any:
+        if self._options.read.archive is BelowLocalStart.BROKER:
+            return self._client()
         return planning_client(self._options.read)
 
     def _look(self, reached: TopicOffsets | None = None) -> TopicOffsets:

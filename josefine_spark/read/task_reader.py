@@ -32,6 +32,7 @@ from josefine_spark.options.options import (
 from josefine_spark.read.admission import OffsetRange
 from josefine_spark.read.archive_files import EARLIEST_LOCAL, archive_of, batches_of
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
+from josefine_spark.read.input_partitions import planning_client
 from josefine_spark.read.one_by_one import OneByOne
 from josefine_spark.read.unreadable_rows import with_mark
 
@@ -242,7 +243,7 @@ class _RangeReader:
         """The rows below the local log start, from the archive's files. None where it has none:
         then the broker's answer says what is lost. Raises ReadError."""
         tp = self._wanted.partition
-        while self._options.archive is BelowLocalStart.AUTO and not self._stopped.is_set():
+        while not self._stopped.is_set():
             try:
                 found = self._archived_rows()
             except KafkaError as error:
@@ -258,11 +259,17 @@ class _RangeReader:
             self._progress_ms = _now_ms()
             yield offset, ArchivedRows(rows)
 
+    def _archive(self) -> Any | None:
+        if self._options.archive is not BelowLocalStart.AUTO:
+            return None
+        topic, topic_id = self._wanted.partition.topic, self._wanted.topic_id
+        return archive_of(self._options.connection, topic, topic_id)
+
     def _archived_rows(self) -> tuple[Any, int] | None:
         """(some rows, the end of their offsets); None at the local log start, at the range's end
         and where the archive has nothing. Raises KafkaError."""
         tp = self._wanted.partition
-        archive = archive_of(self._options.connection, tp.topic, self._wanted.topic_id)
+        archive = self._archive()
         if archive is None or self._offset >= self._wanted.end:
             return None
         local = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset
@@ -347,7 +354,13 @@ class _RangeReader:
     def _skip_lost(self) -> None:
         """The offset is outside the log: continue at the log's start, or end the range."""
         tp = self._wanted.partition
-        earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
+        if self._archive() is None:
+            earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
+        else:
+            earliest = planning_client(self._options).list_offsets({tp: EARLIEST})[tp].offset
+            if earliest <= self._offset:
+                # A hole: the archive ends before the first record that brokers have.
+                earliest = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset
         if earliest > self._offset:
             resume = min(earliest, self._wanted.end)
             self._lose(self._offset, resume, Reason.RETENTION)

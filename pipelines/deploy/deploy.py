@@ -32,7 +32,15 @@ from pipelines.deploy.shadow import (
     refusals,
     shadow_of,
 )
-from pipelines.deploy.swap import Committer, Wanted, fence, prepare, rollback, swap
+from pipelines.deploy.swap import (
+    Committer,
+    Wanted,
+    changes_since_swap,
+    fence,
+    prepare,
+    rollback,
+    swap,
+)
 from pipelines.deploy.table_log import remove_drafts, remove_folder
 from pipelines.model.meaning import fingerprint
 from pipelines.model.pipeline import Pipeline, Source
@@ -178,6 +186,12 @@ class Deploy:
     def take_back(self) -> int:
         """Take the swaps of this deploy back; returns how many. Without Spark."""
         self._examiner.refuse_lost()
+        for pair in self.pairs:
+            if changes := changes_since_swap(live_of(pair), self.ident):
+                self._examiner.once(
+                    f"warning: {pair.live} has changes of rows since the swap that no run made; "
+                    f"the rollback takes them back, too: {', '.join(changes)}"
+                )
         done: set[str] = set()
         # Looked at again: in a folder of this machine Spark may overwrite another's commit.
         for _ in range(ROUNDS):

@@ -18,7 +18,7 @@ from pipelines.deploy.shadow import (
     span_of,
 )
 from pipelines.deploy.swap import changes_of_others, newest_step
-from pipelines.deploy.table_actions import why_not
+from pipelines.deploy.table_actions import constraints_beyond, why_not
 from pipelines.deploy.table_log import TableLog
 from pipelines.exactly_once.deployed import PREPARE, SWAP
 from pipelines.exactly_once.offset_chain import Tip
@@ -126,8 +126,16 @@ class Examiner:
     def _examine_table(self, pair: Pair) -> None:
         """Raise RunError for a table that a swap would damage; report changes by hand."""
         live = live_of(pair)
-        if wrong := why_not(live.state()):
+        state = live.state()
+        if wrong := why_not(state):
             raise RunError(f"{pair.what}: {wrong}")
+        own = pair.sink.constraints if pair.sink else {}
+        if lost := constraints_beyond(state, own):
+            self.once(
+                f"warning: the swap removes constraints of {pair.live} that the new file does not "
+                f"have, because its rows were not checked: {', '.join(lost)}; add them to "
+                "`constraints` of the sink"
+            )
         others = [str(each.name) for each in live.reader().other_chains().values() if each]
         if others:
             raise RunError(

@@ -35,6 +35,7 @@ ATTEMPTS = 20
 _WRITES_ROWS = {
     "WRITE", "MERGE", "DELETE", "UPDATE", "TRUNCATE", "STREAMING UPDATE", "RESTORE",
     "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE AS SELECT", "COPY INTO",
+    "REPLACE TABLE", "CREATE OR REPLACE TABLE", "CLONE",
 }  # fmt: skip
 
 
@@ -94,6 +95,18 @@ def changes_of_others(table: TableLog, since: int, ident: str = "") -> list[str]
         if is_other or _is_of_others(entry):
             found.append(f"version {entry.version} ({entry.operation})")
     return found
+
+
+def changes_since_swap(table: TableLog, ident: str) -> list[str]:
+    """The commits after the newest swap of this deploy that a rollback would take back, although
+    no run made them."""
+    swaps = (e.version for e in table.own() if _is_swap(mark_of(e.metadata), ident))
+    version = next(swaps, None)
+    return [] if version is None else changes_of_others(table, version)
+
+
+def _is_swap(mark: Mark | None, ident: str) -> bool:
+    return mark is not None and (mark.ident, mark.step) == (ident, SWAP)
 
 
 def _is_of_others(entry: LogEntry) -> bool:
@@ -228,7 +241,7 @@ def rollback(table: TableLog, replaced: str, by: Committer) -> int | None:
     end = tip.reached if tip else TopicOffsets()
     facts = facts_of(tip) if tip else {}
     for _ in range(ATTEMPTS):
-        now = table.state()
+        now = table.state(since=then)
         step = Mark(ident=by.ident, step=ROLLBACK, before=now.version, replaced=replaced)
         current, _ = table.tip()
         start = current.reached if current else None

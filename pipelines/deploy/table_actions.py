@@ -37,7 +37,8 @@ _READER_FEATURES = {
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
     "v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview",
 }  # fmt: skip
-_OF_FILES = ("delta.constraints.", "delta.columnMapping.", "delta.identity.")
+_CONSTRAINTS = "delta.constraints."
+_OF_FILES = (_CONSTRAINTS, "delta.columnMapping.", "delta.identity.")
 """Properties that belong to a schema and its files, not to the table."""
 
 
@@ -116,6 +117,15 @@ def why_not(state: TableState) -> str | None:
     if any("://" in path or path.startswith("/") for path, _ in state.files):
         return "its table has files outside of its folder: it is a shallow clone"
     return None
+
+
+def constraints_beyond(state: TableState, own: Iterable[str]) -> list[str]:
+    """The CHECK constraints of a table that are not among `own`, which Delta names in small
+    letters."""
+    known = {name.lower() for name in own}
+    settings = state.metadata.get("configuration", {})
+    names = [key.removeprefix(_CONSTRAINTS) for key in settings if key.startswith(_CONSTRAINTS)]
+    return sorted(name for name in names if name.lower() not in known)
 
 
 def _features(protocol: Action) -> set[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from josefine_broker.base.ids import TopicPartition
 from pipelines.base.finding import ABSENT, ERROR, FORBIDDEN, OK, SKIPPED, WARNING, Finding
 from pipelines.base.plurals import counted
+from pipelines.lint.catalogs import catalog_notices
 from pipelines.lint.object_stores import store_notices
 from pipelines.model.lookup import Lookup
 from pipelines.model.pipeline import Pipeline, Source
@@ -89,7 +90,8 @@ def findings(pipeline: Pipeline, facts: Facts) -> list[Finding]:
         found += _registries(pipeline.sources[name], seen)
     found += [_lookup(pipeline.lookups[name], seen) for name, seen in facts.lookups.items()]
     found += [_folder(pipeline, each) for each in facts.folders]
-    found += [Finding(WARNING, str(each)) for each in store_notices(pipeline)]
+    missing = (*store_notices(pipeline), *catalog_notices(pipeline))
+    found += [Finding(WARNING, str(each)) for each in missing]
     for sink in pipeline.sinks.values():
         found += target_of(sink).findings(facts.targets.get(sink.name))
     if pipeline.dead_letter_table:

@@ -294,6 +294,27 @@ def test_spark_reads_below_the_local_start_from_the_archives_files(
         assert by_spark(broker, "files", **options)[0] == first
 
 
+def test_records_older_than_the_topics_retention_leave_the_archive(
+    broker: Any, tmp_path: Path
+) -> None:
+    lake = tmp_path / "aged"
+    made(broker, "aged", lake, retention__ms="86400000")
+    old = Producer({"bootstrap.servers": broker.bootstrap})
+    for _ in range(30):
+        old.produce("aged", value=b"v" * 100, timestamp=FIRST_MS, partition=0)
+    assert old.flush(WAIT_S) == 0
+    assert josefine(broker.bootstrap, "archive", "run", "--topic", "aged", "--once").code == 0
+    sent(broker, "aged", 20)
+
+    with writer(broker):
+        wait_until(lambda: archived(lake) == [*range(30, 50)], WAIT_S, "old records deleted")
+        wait_until(lambda: local_start(broker, "aged") >= 30, WAIT_S, "old segments deleted")
+
+    assert by_spark(broker, "aged", archive="auto")[0][0] == 30
+    verified = josefine(broker.bootstrap, "archive", "verify", "--topic", "aged")
+    assert "20 records from offset 30 to 50" in verified.out, verified.err
+
+
 def by_spark(broker: Any, topic: str, **options: str) -> Consumed:
     """The records of a batch read, by one task for each range."""
     source = JosefineDataSource({

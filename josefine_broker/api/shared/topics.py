@@ -22,6 +22,7 @@ from josefine_broker.engine.metadata.image import (
     Endpoint,
     MetadataImage,
 )
+from josefine_broker.engine.metadata.mirror_configs import MIRROR_SOURCE, mirrored_id
 from josefine_broker.engine.metadata.partition_limit import PartitionLimit
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.metadata.topic_config import check_configs
@@ -138,14 +139,29 @@ def new_topic(
             away=away_racks(ctx),
         )
     limit.take(replicas)
-    topic_id = UUID(int=ctx.ports.rng.getrandbits(128), version=4)
     return CreateTopic(
         name=name,
-        topic_id=topic_id,
+        topic_id=_topic_id(ctx, pairs),
         replicas=replicas,
         config=pairs,
         offline=offline_among(live, replicas),
     )
+
+
+def _topic_id(ctx: Context, config: Iterable[tuple[str, str]]) -> UUID:
+    """A new id; for a mirror that of its source, by which checkpoints know their topics. Raises
+    KafkaError if a broker is away: it may still have the log of a deleted mirror with that id."""
+    found = mirrored_id(dict(config).get(MIRROR_SOURCE, ""))
+    if found is None:
+        return UUID(int=ctx.ports.rng.getrandbits(128), version=4)
+    away = away_racks(ctx)
+    if away:
+        raise KafkaError(
+            ErrorCode.policy_violation,
+            f"broker {min(away)} is away, and may have the log of a deleted mirror with the same "
+            "topic id: start it, or unregister it",
+        )
+    return found
 
 
 def live_racks(ctx: Context) -> Mapping[int, str | None]:

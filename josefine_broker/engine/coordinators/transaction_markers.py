@@ -54,6 +54,11 @@ def write_markers(
             # A marker in the log of a replica that does not lead would make it diverge from the
             # leader.
             hosted.partition.check_serves()
+            if hosted.settings.mirror_session:
+                # It became a mirror after it was added: the transaction has nothing in it, and a
+                # marker of ours would take an offset of the source.
+                codes[tp] = ErrorCode.none
+                continue
             end_offset = append_marker(
                 ctx, tp, hosted, producer, marker, now_ms, raises_epoch=version >= VERSION_2
             )

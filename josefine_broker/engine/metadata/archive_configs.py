@@ -21,7 +21,7 @@ def archive_contradiction(log: LogConfig, inert: Mapping[str, str], table: str) 
     topic's own table."""
     if not log.archived:
         return ""
-    if log.compacts:
+    if "compact" in log.cleanup_policy:
         return f"{_ENABLE} is unsupported for compacted topics: 'cleanup.policy' must be delete"
     if not log.deletes:
         return f"{_ENABLE} needs 'cleanup.policy' delete"
@@ -35,12 +35,11 @@ def archive_contradiction(log: LogConfig, inert: Mapping[str, str], table: str) 
     for name, instead in _DECLINED.items():
         if inert.get(name) == "true":
             return f"'{name}' true is not served with an archive: {instead}"
-    for name, whole in (("ms", log.retention_ms), ("bytes", log.retention_bytes)):
-        if whole is not None:
-            return (
-                f"{_ENABLE} needs 'retention.{name}' -1, because the archive keeps every record:"
-                f" set 'local.retention.{name}' to bound what brokers keep"
-            )
+    if log.retention_bytes is not None:
+        return (
+            f"{_ENABLE} needs 'retention.bytes' -1, because the archive is bounded by time alone:"
+            " set 'local.retention.bytes' to bound what brokers keep"
+        )
     return ""
 
 

@@ -56,6 +56,9 @@ CLEANUP_POLICY = "cleanup.policy"
 WAS_COMPACTED = "was.compacted"
 """Set by `apply` on a topic that is no longer compacted, forever: its offsets have holes."""
 
+MIRROR_SESSION = "josefine.mirror.session"
+"""The config of a topic that only this session of a mirror writes, while it is set."""
+
 GROUP_VERSION = "group.version"
 """Kafka's feature (KIP-848): from level 1 on every broker serves groups of the consumer protocol.
 """

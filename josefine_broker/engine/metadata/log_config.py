@@ -78,8 +78,9 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether the cleaner removes records that a later one of their key replaces."""
-        return "compact" in self.cleanup_policy
+        """Whether the cleaner removes records that a later one of their key replaces. Never before
+        an archive has them: the policy may be the broker's default, which came later."""
+        return "compact" in self.cleanup_policy and not self.archived
 
     @property
     def compression_level(self) -> int | None:

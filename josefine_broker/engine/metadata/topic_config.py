@@ -31,6 +31,7 @@ from josefine_broker.engine.metadata.config_texts import ConfigType as ConfigTyp
 from josefine_broker.engine.metadata.image import WAS_COMPACTED
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED, Inert
 from josefine_broker.engine.metadata.log_config import LogConfig, TimestampType
+from josefine_broker.engine.metadata.mirror_configs import check_ends
 from josefine_broker.engine.metadata.table_configs import (
     LATER,
     TABLE_KEYS,
@@ -74,6 +75,12 @@ class TopicSettings:
     timestamp_after_max_ms: int = HOUR_MS
     """How far a timestamp may be in the future (KIP-937; the default is Kafka 4's)."""
     table: TableSettings = field(default_factory=TableSettings)
+    mirror_source: str = ""
+    """Cluster and id of the topic that this one mirrors, or has mirrored; empty: it never has."""
+    mirror_session: str = ""
+    """The session that alone may append; empty: clients may write."""
+    mirror_ends: tuple[str, ...] = ()
+    """Where each partition's mirror ended, as `partition:offset`: from there on clients write."""
     inert: Mapping[str, str] = field(default_factory=_nothing)
     """The configs that were set on the topic and have no effect."""
 
@@ -259,6 +266,14 @@ _ACTING: tuple[ConfigKey, ...] = (
     _in_log("josefine.archive.location", "", _STRING, "archive_location", check_place,
         "Path or URI of the Delta table that `josefine archive run` keeps of this topic, with"
         " `remote.storage.enable`."),
+    _in_settings("josefine.mirror.ends", "", _LIST, "mirror_ends", check_ends,
+        "Set by `josefine mirror cutover`: the offset of each partition from which on clients"
+        " write; producers before it are those of another cluster."),
+    _in_settings("josefine.mirror.session", "", _STRING, "mirror_session", anything,
+        "Set by `josefine mirror run`: the session that alone may append, with the offsets of its"
+        " source; clients cannot write to the topic. Empty: they can."),
+    _in_settings("josefine.mirror.source", "", _STRING, "mirror_source", anything,
+        "Set by `josefine mirror run`: the cluster and the id of the topic that is mirrored."),
     _in_log("local.retention.bytes", "log.local.retention.bytes", _LONG, "local_retention_bytes",
         at_least(-2),
         "With `remote.storage.enable`, the size of a partition past which its oldest archived"

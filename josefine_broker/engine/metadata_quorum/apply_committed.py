@@ -49,6 +49,7 @@ from josefine_broker.engine.metadata.image import (
     PartitionEntry,
     TopicEntry,
 )
+from josefine_broker.engine.metadata.mirror_configs import mirror_end
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
 from josefine_broker.engine.replicas.catching_up import forget_catch_up
 from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
@@ -280,6 +281,12 @@ def _open(
     elif hosted.settings != settings:
         ctx.ports.logs.configure(tp, settings.log)
         hosted.settings = settings
+    else:
+        return hosted
+    if settings.mirror_ends:
+        # Producers of the source may have the ids of ours, which must not look like theirs.
+        ends_at = mirror_end(settings.mirror_ends, tp.partition)
+        hosted.partition.producers.forget_mirrored(ends_at)
     return hosted
 
 

@@ -237,7 +237,7 @@ class Partition:
         Raises KafkaError; then nothing may be appended.
         """
         try:
-            self._check_takes(acks)
+            self.check_takes(acks)
         except KafkaError as error:
             self.refusals.note(header, error.code)
             raise
@@ -250,7 +250,7 @@ class Partition:
                 raise KafkaError(code, "an earlier batch of this producer was refused")
         return self.producers.check(header)
 
-    def _check_takes(self, acks: int) -> None:
+    def check_takes(self, acks: int) -> None:
         """Raises KafkaError unless this replica accepts appends now."""
         if self.state is not ReplicaState.LEADER:
             raise KafkaError(ErrorCode.not_leader_or_follower, "this broker does not lead")
@@ -276,7 +276,7 @@ class Partition:
     ) -> None:
         """Check a marker that a coordinator wants to write. Raises KafkaError; then nothing may be
         appended."""
-        self._check_takes(ACKS_ALL)
+        self.check_takes(ACKS_ALL)
         self.producers.check_marker(
             producer_id, epoch, coordinator_epoch, raises_epoch=raises_epoch
         )

@@ -87,9 +87,10 @@ def next_sequence(sequence: int) -> int:
 class ProducerState:
     """All producers of one partition, and their transactions."""
 
-    __slots__ = ("_entries", "transactions")
+    __slots__ = ("_entries", "_mirrored_end", "transactions")
 
     def __init__(self) -> None:
+        self._mirrored_end = 0
         self._entries: dict[ProducerId, ProducerEntry] = {}
         self.transactions = Transactions()
 
@@ -246,6 +247,10 @@ class ProducerState:
         timestamps may be years old, and would expire a producer at each restart."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
+        if base_offset < self._mirrored_end:  # a replay
+            if header.attributes & TRANSACTIONAL_BIT:
+                self.transactions.begin(header.producer_id, base_offset, now_ms)
+            return
         mark = BatchMark(
             header.base_sequence, header.last_sequence, base_offset, header.max_timestamp_ms
         )
@@ -264,6 +269,9 @@ class ProducerState:
 
     def end(self, header: BatchHeader, marker: Marker, base_offset: int, now_ms: int) -> None:
         """End the producer's transaction: its marker is in the log."""
+        if base_offset < self._mirrored_end:  # a replay
+            self.transactions.end(header.producer_id, base_offset, is_commit=marker.is_commit)
+            return
         entry = self._entries.get(header.producer_id)
         # Under a new epoch, which a marker may start (KIP-890), the sequence numbers begin again.
         is_known = entry is not None and entry.epoch == header.producer_epoch
@@ -281,6 +289,24 @@ class ProducerState:
         marker = read_marker(batch)
         if marker is not None:
             self.end(header, marker, header.base_offset, now_ms)
+
+    def forget_mirrored(self, end_offset: int) -> None:
+        """The batches below this offset were mirrored from another cluster, which gave its
+        producers ids of its own: one of this cluster with the same id is another producer. A batch
+        that looked like a duplicate would be acknowledged and not stored."""
+        if end_offset != self._mirrored_end:
+            self._mirrored_end = end_offset
+            self._forget_mirrored()
+
+    def _forget_mirrored(self) -> None:
+        end_offset = self._mirrored_end
+        for producer_id, entry in list(self._entries.items()):
+            marks = tuple(mark for mark in entry.marks if mark.base_offset >= end_offset)
+            if marks:
+                fields = (entry.epoch, entry.seen_ms, marks, entry.coordinator_epoch)
+                self._entries[producer_id] = ProducerEntry(*fields)
+            elif self.transactions.open_of(producer_id) is None:
+                del self._entries[producer_id]
 
     def expire(self, now_ms: int, expiration_ms: int = EXPIRATION_MS) -> int:
         """Forget the producers that are silent for `expiration_ms`; returns how many.
@@ -342,6 +368,8 @@ class ProducerState:
         else:
             self.transactions.restore(rest)
         self._entries = dict(entries)
+        if self._mirrored_end:
+            self._forget_mirrored()
 
 
 def _read_snapshot(

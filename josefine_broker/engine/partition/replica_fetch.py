@@ -24,6 +24,7 @@ from uuid import UUID
 from josefine_broker.base.errors import ErrorCode, Fatal
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.wire.fetch import (
+    NO_HIGH_WATERMARK,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -42,6 +43,7 @@ IN_FLIGHT_MAX = 2
 """One request that waits at the leader, and one with changes after it."""
 
 NEVER_MS = 2**62
+_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class CopyState(Enum):
     WRITTEN = "written"  # left out until the copied records are durable here
     PAUSED = "paused"  # left out until its retry time
 
+    __hash__ = object.__hash__  # Enum's is Python, and hashes the name
+
 
 class CopyEvent(Enum):
     """What happens to a partition that is copied."""
@@ -80,6 +84,8 @@ class CopyEvent(Enum):
     FAILED = "failed"  # an error, or the throttle: wait until the retry time
     DUE = "due"  # the retry time has come
     LOST = "lost"  # the session is gone: every position must be sent again
+
+    __hash__ = object.__hash__
 
 
 TRANSITIONS: dict[tuple[CopyState, CopyEvent], CopyState] = {
@@ -243,7 +249,7 @@ class ReplicaFetcher:
         if copy.state is CopyState.CHANGED:
             self._changed[key] = copy
             # It had to leave the session only while it was not durable.
-            if self._written.pop(key, None) is not None:
+            if self._written and self._written.pop(key, None) is not None:
                 self._forgotten.pop(key, None)
 
     def written(self, key: CopyKey) -> None:
@@ -291,16 +297,13 @@ class ReplicaFetcher:
         return bool(self._changed) or self._is_due(now_ms)
 
     def _is_due(self, now_ms: int) -> bool:
-        return any(copy.retry_at_ms <= now_ms for copy in self._paused.values())
+        paused = self._paused
+        return bool(paused) and any(copy.retry_at_ms <= now_ms for copy in paused.values())
 
     def request(self, now_ms: int, broker_epoch: int) -> tuple[int, FetchRequest]:
         """The next request and its number, to be passed to `hear` with the answer."""
-        for copy in [each for each in self._paused.values() if each.retry_at_ms <= now_ms]:
-            copy.on(CopyEvent.DUE)
-            copy.retry_at_ms = NEVER_MS
-            del self._paused[copy.key]
-            self._changed[copy.key] = copy
-            self._forgotten.pop(copy.key, None)
+        if self._paused:
+            self._resume(now_ms)
         is_full = self._session.is_full
         # A full request opens a new session: it names every copy that is not left out, and has
         # none to forget. An incremental one names what has changed since (KIP-227).
@@ -312,23 +315,27 @@ class ReplicaFetcher:
         forgotten = () if is_full else tuple(self._forgotten)
         self._changed.clear()
         self._forgotten.clear()
-        request = FetchRequest(
-            replica_id=self._replica_id,
-            # The session id comes with the first answer, and no second request can be sent before.
-            max_wait_ms=0 if is_full and not self._session.is_refused else self._limits.wait_ms,
-            min_bytes=1,
-            max_bytes=self._limits.bytes_max,
-            isolation_level=0,
-            session_id=self._session.id,
-            session_epoch=self._session.epoch,
-            topics=_topics(named, self._limits.partition_bytes_max),
-            forgotten=_forgotten_topics(forgotten),
-            replica_epoch=broker_epoch,
-        )
+        limits, session = self._limits, self._session
+        # The session id comes with the first answer, and no second request can be sent before.
+        max_wait_ms = 0 if is_full and not session.is_refused else limits.wait_ms
+        bounds = max_wait_ms, 1, limits.bytes_max, 0
+        topics = _topics(named, limits.partition_bytes_max)
+        left = _forgotten_topics(forgotten) if forgotten else ()
+        fields = self._replica_id, *bounds, session.id, session.epoch, topics, left, ""
+        request = _new(FetchRequest, (*fields, broker_epoch, None))
         if not is_full:
             self._session.advance()
         self._in_flight.append(self._last_number)
         return self._last_number, request
+
+    def _resume(self, now_ms: int) -> None:
+        """Name the copies again whose pause is over."""
+        for copy in [each for each in self._paused.values() if each.retry_at_ms <= now_ms]:
+            copy.on(CopyEvent.DUE)
+            copy.retry_at_ms = NEVER_MS
+            del self._paused[copy.key]
+            self._changed[copy.key] = copy
+            self._forgotten.pop(copy.key, None)
 
     def hear(
         self, number: int, response: FetchResponse, now_ms: int
@@ -406,17 +413,12 @@ def _topics(copies: list[Copy], bytes_max: int) -> tuple[FetchTopic, ...]:
     by_topic: dict[UUID, list[FetchPartition]] = {}
     for copy in copies:
         topic_id, index = copy.key
-        by_topic.setdefault(topic_id, []).append(
-            FetchPartition(
-                index,
-                copy.leader_epoch,
-                copy.fetch_offset,
-                copy.last_fetched_epoch,
-                copy.log_start_offset,
-                bytes_max,
-            )
-        )
-    return tuple(FetchTopic("", topic_id, tuple(parts)) for topic_id, parts in by_topic.items())
+        place = copy.fetch_offset, copy.last_fetched_epoch, copy.log_start_offset
+        fields = index, copy.leader_epoch, *place, bytes_max, None, NO_HIGH_WATERMARK
+        by_topic.setdefault(topic_id, []).append(_new(FetchPartition, fields))
+    return tuple(
+        _new(FetchTopic, ("", topic_id, tuple(parts))) for topic_id, parts in by_topic.items()
+    )
 
 
 def _forgotten_topics(keys: tuple[CopyKey, ...]) -> tuple[ForgottenTopic, ...]:

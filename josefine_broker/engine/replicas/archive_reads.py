@@ -22,6 +22,8 @@ CHUNK_BYTES = 1 << 20
 PAUSE_MS = 1_000
 """After an error."""
 ASK_MS_MAX = 30_000
+START_MS = 30_000
+"""How long the start of an archive counts."""
 NOTHING = -1
 """The start of an archive without any record of the partition."""
 
@@ -102,6 +104,8 @@ class ArchiveReads:
         self._starts: dict[Place, int] = {}
         self._nothing_below: dict[Place, int] = {}
         """The local start for which an archive had no record at all: it may have later ones now."""
+        self._start_until_ms: dict[Place, int] = {}
+        """When a start is asked for again: the archive's retention moves it."""
         self._asked: set[tuple[Place, int]] = set()
         self._failed: dict[Place, str] = {}
         """Errors that no reader has heard of yet."""
@@ -146,11 +150,15 @@ class ArchiveReads:
         """The first offset of archive and log together. None: not known yet; it is asked for."""
         place, local = (hosted.topic_id, tp.partition), hosted.log.log_start_offset
         found = self._starts.get(place)
-        if found is not None or local == 0:
-            return local if found is None else min(found, local)
-        # Also where it had nothing: its first records may be older than the local start is now.
-        self._ask(tp, place, 0, local)
-        return local if self._nothing_below.get(place) == local else None
+        if found is None:
+            if local == 0:
+                return 0
+            # Also where it had nothing: its first records may be older than the local start is now.
+            self._ask(tp, place, 0, local)
+            return local if self._nothing_below.get(place) == local else None
+        if local and self._ctx.clock.monotonic_ms() >= self._start_until_ms[place]:
+            self._ask(tp, place, 0, local)
+        return min(found, local)
 
     def search(
         self, tp: TopicPartition, hosted: HostedPartition, timestamp_ms: int
@@ -203,4 +211,5 @@ class ArchiveReads:
             self._nothing_below[place] = end
         else:
             self._starts[place] = start
+            self._start_until_ms[place] = self._ctx.clock.monotonic_ms() + START_MS
             self._nothing_below.pop(place, None)

@@ -26,6 +26,10 @@ from josefine_broker.records.batch import (
 from josefine_broker.records.control import Marker, build_marker
 
 NO_APPEND_TIME = -1
+MIRROR_IS_READ_ONLY = (
+    "the topic is a mirror of another cluster, and read-only: produce to its source, or end the "
+    "mirror with `josefine mirror cutover`"
+)
 _LOG_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 
 
@@ -62,6 +66,8 @@ def append_batch(
     if ctx.storage.is_full:
         hosted.partition.refusals.note(header, ErrorCode.kafka_storage_error)
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
+    if hosted.settings.mirror_session:
+        raise KafkaError(ErrorCode.policy_violation, MIRROR_IS_READ_ONLY)
     if header.attributes & TRANSACTIONAL_BIT and not in_transaction:
         raise KafkaError(
             ErrorCode.invalid_txn_state, "the batch is transactional, the request is not"

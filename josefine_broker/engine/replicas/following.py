@@ -30,7 +30,17 @@ from josefine_broker.engine.partition.replica_fetch import (
 )
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.replicas.limited import note_limit
-from josefine_broker.records.batch import CONTROL_BIT, CRC_START, BatchHeader, iter_batches, verify
+from josefine_broker.records.batch import (
+    CONTROL_BIT,
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    MAGIC,
+    BatchHeader,
+    iter_batches,
+    parse_header,
+    verify,
+)
 from josefine_broker.records.crc import crc32c
 from josefine_broker.wire.fetch import FetchPartitionResponse, FetchResponse
 
@@ -167,6 +177,14 @@ def append_fetched(
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     counters, now_ms = ctx.hosted.counters, ctx.clock.now_ms()
+    header = _next_header(hosted, records)
+    if header is not None:
+        batch = memoryview(records[0])
+        hosted.log.append(batch, header, now_ms)
+        hosted.partition.copied(header, batch, now_ms)
+        counters.replicated_bytes += len(batch)
+        counters.replicated_batches += 1
+        return len(batch)
     before, new_epoch = counters.replicated_bytes, False
     try:
         for buffer in records:
@@ -177,6 +195,27 @@ def append_fetched(
         if new_epoch:
             ctx.ports.logs.store_epochs(tp)
     return counters.replicated_bytes - before
+
+
+def _next_header(hosted: HostedPartition, records: Sequence[Buffer]) -> BatchHeader | None:
+    """Of an intact batch that is all of the answer and continues our log in its leader epoch, as an
+    answer to a follower that had everything mostly is. None: `_runs` finds out what it is."""
+    data = records[0]
+    size = len(data)
+    if len(records) > 1 or size < HEADER_BYTES:
+        return None
+    header = parse_header(data)
+    if (
+        header.batch_length + LENGTH_OVERHEAD_BYTES != size
+        or header.base_offset != hosted.log.log_end_offset
+        or header.leader_epoch != hosted.partition.epochs.latest
+        or header.attributes & CONTROL_BIT
+        or header.magic != MAGIC
+        or (header.last_offset_delta | header.record_count) < 0
+        or crc32c(memoryview(data)[CRC_START:]) != header.crc
+    ):
+        return None
+    return header
 
 
 class _Run(NamedTuple):

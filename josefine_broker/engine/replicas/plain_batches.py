@@ -188,7 +188,7 @@ def waits_until(
 def _takes(hosted: HostedPartition, found: Survey) -> bool:
     """Whether the partition stores batches as they come, and can acknowledge them."""
     partition, config = hosted.partition, hosted.settings.log
-    if not partition.is_leader:
+    if not partition.is_leader or hosted.settings.mirror_session:
         return False
     # acks=all is answered after a sync, or refused, only by the general path.
     if found[5] and (

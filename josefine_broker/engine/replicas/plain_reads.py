@@ -6,6 +6,7 @@ is refused here.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from josefine_broker.base.errors import KafkaError
@@ -27,6 +28,9 @@ JOINED_BYTES_MAX = 16 * 1024
 ANSWERED_MAX = 64
 """Partitions of one answer that the extension encodes."""
 _new = tuple.__new__
+topic_id_of = lru_cache(1024)(uuid_of)
+"""The id of 16 bytes (None: zero). The same object for the same topic, mostly: the identity of two
+ids is then known without a hash."""
 
 
 class PlainRead(NamedTuple):
@@ -57,26 +61,30 @@ def read_plain(
     names, all_hosted = ctx.image.topic_names, ctx.hosted.partitions
     room, got, is_complete = min(bytes_max, ctx.settings.fetch.bytes_max), 0, True
     news: list[PlainRead] = []
+    topic, last_id = "", None
     for wanted, known_watermark, known_start in partitions:
         name, topic_id, part = wanted
-        topic = name if topic_id is None else names.get(topic_id, "")
-        hosted = all_hosted.get((topic, part.index))
+        index, leader_epoch, offset, _, _, part_max, _, _ = part
+        if topic_id is None:
+            topic = name
+        elif topic_id is not last_id:
+            topic, last_id = names.get(topic_id, ""), topic_id
+        hosted = all_hosted.get((topic, index))
         if hosted is None or not hosted.partition.is_leader:
             return None
         partition, log = hosted.partition, hosted.log
         end_offset, log_start_offset = partition.high_watermark, log.log_start_offset
-        offset, transactions = part.fetch_offset, partition.producers.transactions
         # An error, records above the high watermark, or a search for aborted transactions.
         if (
-            part.current_leader_epoch not in (-1, partition.leader_epoch)
+            leader_epoch not in (-1, partition.leader_epoch)
             or not log_start_offset <= offset <= end_offset
-            or (isolation and _may_hide(transactions, offset, end_offset))
+            or (isolation and _may_hide(partition.producers.transactions, offset, end_offset))
         ):
             return None
         records: Sequence[Buffer] = ()
         size = 0
         if offset < end_offset:
-            limit = part.max_bytes if part.max_bytes < room else room
+            limit = part_max if part_max < room else room
             # KIP-74: the first partition with records gets a batch of any size.
             if not got or limit > 0:
                 try:
@@ -107,11 +115,12 @@ def answer_one(ctx: Context, plain: PlainFetch, request: PlainFetchRequest) -> l
         isolation,
         _,
         _,
+        _,
     ) = request
     if version < ID_SINCE:
         topic = raw.decode()
     else:
-        topic_id = uuid_of(raw)
+        topic_id = topic_id_of(raw)
         topic = "" if topic_id is None else ctx.image.topic_names.get(topic_id, "")
     hosted = ctx.hosted.partitions.get((topic, index))
     if hosted is None or not hosted.partition.is_leader:
@@ -152,10 +161,14 @@ def answer_plain(
         news = _by_topic(news)
     parts: list[AnsweredPart] = []
     total = 0
+    topic, last_id = b"", None
     for (name, topic_id, part), hosted, high_watermark, log_start_offset, _, size in news:
         # A transaction that was open at a deletion would put the stable offset below the log start.
         stable = max(hosted.partition.last_stable_offset, log_start_offset)
-        topic = name.encode() if topic_id is None else topic_id.bytes
+        if topic_id is None:
+            topic = name.encode()
+        elif topic_id is not last_id:
+            topic, last_id = topic_id.bytes, topic_id
         parts.append((topic, part.index, high_watermark, stable, log_start_offset, size))
         hosted.traffic.bytes_out += size
         total += size

@@ -261,7 +261,8 @@ class Repairs:
         elif sender != NOBODY:
             work.repair.refused(sender)
             # What it sent is the log of the partition, and ours goes another way from there.
-            if result is False and self._is_cut_for_leader(work, sender, wanted):
+            is_misfit = result is False and work.rebuild.is_misfit
+            if is_misfit and self._is_cut_for_leader(work, sender, wanted):
                 return
             self._follow_if_leader(work, sender)
         if result is True:
@@ -358,10 +359,10 @@ class Repairs:
         is now."""
         if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
             return  # it was dropped meanwhile
-        partition = work.hosted.partition
-        # A leader's log defines the partition; while it is repaired, nobody knows better.
-        is_defining = partition.leader in (replica, self._ctx.broker_id)
-        records, may_have_it = records_of(answer, wanted, is_all_of_use=is_defining)
+        partition, own_id = work.hosted.partition, self._ctx.broker_id
+        has_ours = work.rebuild is not None and work.rebuild.has_ours
+        takes_all = work.hosted.takes_all_from(replica, own_id, has_ours=has_ours)
+        records, may_have_it = records_of(answer, wanted, is_all_of_use=takes_all)
         if records:
             work.repair.on(RepairEvent.ANSWERED)
             self._copy(work, records, replica)

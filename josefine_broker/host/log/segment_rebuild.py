@@ -81,6 +81,7 @@ class SegmentRebuild:
         """Of our batch before this segment, where that may be of a leader who lost."""
         self._distrusts = False
         """Our own batches are only used where no replica has others."""
+        self.is_misfit = self.has_ours = False
         self.bytes_fetched = 0
         self.end_offset = self._expected.end_offset
 
@@ -113,7 +114,8 @@ class SegmentRebuild:
         while self.cursor < self.end_offset:
             batch = None if self._distrusts else self._ours() or self._ours_at_start()
             # No checksum covers its epoch: that of our last batch may have flipped upwards.
-            if batch is None or (self._may_differ and self._starts_epoch(parse_header(batch))):
+            self.has_ours = batch is not None and self._starts_epoch(parse_header(batch))
+            if batch is None or self.has_ours:
                 return self.wanted
             self._take(batch)
             count += 1
@@ -124,7 +126,7 @@ class SegmentRebuild:
     def supply(self, records: Buffer) -> None:
         """Batches of another replica, from `wanted`. Raises CorruptData for a batch that does not
         belong there; the ones before it are used."""
-        data = memoryview(records)
+        data, self.is_misfit = memoryview(records), False
         for pos, header in iter_batches(data):
             batch = data[pos : pos + header.size_bytes]
             if header.last_offset < self.wanted:
@@ -140,7 +142,8 @@ class SegmentRebuild:
                 self._start_again()
                 return
             before = self._target.segment
-            if self._is_after_another_leaders(header):
+            self.is_misfit = self._is_after_another_leaders(header)
+            if self.is_misfit:
                 raise CorruptData(
                     f"a batch of epoch {header.leader_epoch}, after one of epoch "
                     f"{self._epoch_before} that may be of a leader who lost"
@@ -154,7 +157,8 @@ class SegmentRebuild:
                 # Epochs never fall: one of ours only looked intact, with a damaged epoch.
                 self._start_again()
                 return
-            if not self._fits(header):
+            self.is_misfit = not self._fits(header)
+            if self.is_misfit:
                 raise CorruptData(
                     f"the other replica has a batch with offsets {header.base_offset} to "
                     f"{header.last_offset} of epoch {header.leader_epoch} where {self.cursor} was "
@@ -169,9 +173,8 @@ class SegmentRebuild:
 
     def _starts_epoch(self, header: BatchHeader) -> bool:
         """Whether this batch is the first of a later epoch, in a log whose epochs are unknown."""
-        before = self._target.segment
-        is_later = header.leader_epoch > before.last_leader_epoch and before.size_bytes > 0
-        return is_later and self._may_differ
+        made = self._target.segment
+        return self._may_differ and -1 < made.last_leader_epoch < header.leader_epoch
 
     def _is_ours(self, header: BatchHeader) -> bool:
         """Whether our batch at the end of the copy is intact, and the same."""

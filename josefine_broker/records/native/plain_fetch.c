@@ -17,7 +17,7 @@ enum { FETCH_KEY = 1, FIRST_VERSION = 4, LOG_START_SINCE = 5, SESSION_SINCE = 7,
        LAST_VERSION = 18 };
 /* A count of partitions, and one more, then fits one byte of a varint. */
 enum { FRAME_BYTES_MAX = 4096, PARTS_MAX = 64, HEAD_BYTES_MAX = 32, PART_BYTES_MAX = 256,
-       REQUEST_FIELDS = 9, PART_FIELDS = 6 };
+       REQUEST_FIELDS = 10, PART_FIELDS = 6 };
 
 typedef struct {
     const uint8_t *name;
@@ -40,6 +40,9 @@ typedef struct {
     int has_follower_fields;
     int count;
     Part parts[PARTS_MAX];
+    /* Of these only name and index have a meaning. */
+    int forgotten_count;
+    Part forgotten[PARTS_MAX];
 } Plain;
 
 /* The rest of a frame. A field that does not fit leaves `at` NULL, and so do all later ones. */
@@ -119,6 +122,29 @@ static void read_partition(Rest *rest, Plain *out, Part *part)
         must8(rest, 0); /* tags */
 }
 
+/* The partitions that leave the session (KIP-227). */
+static void read_forgotten(Rest *rest, Plain *out)
+{
+    int is_flexible = out->version >= FLEXIBLE_SINCE;
+    int topics = take_count(rest, is_flexible);
+    for (int topic = 0; topic < topics && rest->at != NULL; topic++) {
+        Part named = {0};
+        read_name(rest, out, &named);
+        int count = take_count(rest, is_flexible);
+        if (count < 1 || count > PARTS_MAX - out->forgotten_count) {
+            rest->at = NULL;
+            return;
+        }
+        for (int n = 0; n < count; n++) {
+            Part *part = &out->forgotten[out->forgotten_count++];
+            *part = named;
+            part->index = take32(rest);
+        }
+        if (is_flexible)
+            must8(rest, 0);
+    }
+}
+
 static void read_topics(Rest *rest, Plain *out)
 {
     int is_flexible = out->version >= FLEXIBLE_SINCE;
@@ -154,20 +180,18 @@ static int read_body(Rest *rest, Plain *out)
     out->session_id = out->version >= SESSION_SINCE ? take32(rest) : 0;
     out->session_epoch = out->version >= SESSION_SINCE ? take32(rest) : -1;
     read_topics(rest, out);
+    if (out->version >= SESSION_SINCE)
+        read_forgotten(rest, out);
     if (is_flexible) {
-        must8(rest, 1); /* no forgotten topics, no rack, no tags */
-        must8(rest, 1);
+        must8(rest, 1); /* no rack, no tags */
         must8(rest, 0);
-    } else {
-        if (out->version >= SESSION_SINCE)
-            must32(rest, 0);
-        if (out->version >= RACK_SINCE && get16(take(rest, 2)) != 0)
-            rest->at = NULL;
+    } else if (out->version >= RACK_SINCE && get16(take(rest, 2)) != 0) {
+        rest->at = NULL;
     }
     if (rest->at != rest->end || out->isolation > 1)
         return 0;
     if (out->session_id == 0)
-        return out->session_epoch == -1 && out->count > 0;
+        return out->session_epoch == -1 && out->count > 0 && out->forgotten_count == 0;
     /* A session remembers all fields of a partition, and only these are passed on. */
     return out->session_epoch > 0 && !out->has_follower_fields;
 }
@@ -188,29 +212,43 @@ static int read_frame(const uint8_t *frame, ptrdiff_t size, Plain *out)
         return 0;
     if (out->version >= FLEXIBLE_SINCE)
         must8(&rest, 0); /* tagged fields */
-    out->count = out->has_follower_fields = 0;
+    out->count = out->forgotten_count = out->has_follower_fields = 0;
     return read_body(&rest, out);
 }
 
 PyDoc_STRVAR(parse_doc,
 "parse(frame) -> None | (parts, correlation_id, version, max_wait_ms, min_bytes, max_bytes,\n"
-"isolation, session_id, session_epoch)\n\n"
+"isolation, session_id, session_epoch, forgotten)\n\n"
 "None: the request is not plain, or not valid. Each part is (topic, index, leader_epoch, offset,\n"
-"max_bytes); `topic` is a name or, since version 13, an id, as bytes.");
+"max_bytes); `topic` is a name or, since version 13, an id, as bytes. Each of forgotten\n"
+"is (topic, index).");
 
-static PyObject *parts_of(const Plain *found)
+/* The name of parts[n]. The partitions of a topic share one object, which is then compared fast. */
+static PyObject *name_of(const Part *parts, int n, PyObject *last)
 {
-    PyObject *parts = PyTuple_New(found->count);
-    for (int n = 0; parts != NULL && n < found->count; n++) {
-        const Part *part = &found->parts[n];
-        PyObject *each = Py_BuildValue("(y#iiLi)", (const char *)part->name,
-                                       (Py_ssize_t)part->name_bytes, (int)part->index,
-                                       (int)part->leader_epoch, (long long)part->offset,
-                                       (int)part->max_bytes);
-        if (each == NULL || PyTuple_SetItem(parts, n, each) < 0)
-            Py_CLEAR(parts);
+    if (n > 0 && parts[n].name == parts[n - 1].name)
+        return Py_NewRef(last);
+    return PyBytes_FromStringAndSize((const char *)parts[n].name, parts[n].name_bytes);
+}
+
+static PyObject *parts_of(const Part *parts, int count, int is_forgotten)
+{
+    PyObject *found = PyTuple_New(count), *last = NULL;
+    for (int n = 0; found != NULL && n < count; n++) {
+        const Part *part = &parts[n];
+        PyObject *each = NULL, *name = name_of(parts, n, last);
+        Py_XDECREF(last);
+        last = name;
+        if (name != NULL && is_forgotten)
+            each = Py_BuildValue("(Oi)", name, (int)part->index);
+        else if (name != NULL)
+            each = Py_BuildValue("(OiiLi)", name, (int)part->index, (int)part->leader_epoch,
+                                 (long long)part->offset, (int)part->max_bytes);
+        if (each == NULL || PyTuple_SetItem(found, n, each) < 0)
+            Py_CLEAR(found);
     }
-    return parts;
+    Py_XDECREF(last);
+    return found;
 }
 
 static PyObject *parse(PyObject *module, PyObject *frame)
@@ -222,11 +260,14 @@ static PyObject *parse(PyObject *module, PyObject *frame)
         return NULL;
     PyObject *result;
     if (read_frame((const uint8_t *)view.buf, view.len, &found)) {
-        PyObject *parts = parts_of(&found);
-        result = parts == NULL ? NULL : Py_BuildValue(
-            "(Niiiiiiii)", parts, (int)found.correlation_id, found.version,
+        PyObject *parts = parts_of(found.parts, found.count, 0);
+        PyObject *forgotten = parts_of(found.forgotten, found.forgotten_count, 1);
+        result = parts == NULL || forgotten == NULL ? NULL : Py_BuildValue(
+            "(OiiiiiiiiO)", parts, (int)found.correlation_id, found.version,
             (int)found.max_wait_ms, (int)found.min_bytes, (int)found.max_bytes, found.isolation,
-            (int)found.session_id, (int)found.session_epoch);
+            (int)found.session_id, (int)found.session_epoch, forgotten);
+        Py_XDECREF(parts);
+        Py_XDECREF(forgotten);
     } else {
         result = Py_NewRef(Py_None);
     }

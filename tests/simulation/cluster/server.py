@@ -275,6 +275,7 @@ class Server:
             pending.popleft()
             is_last = isinstance(answer, Hangup | LastBuffers)
             if isinstance(answer, Hangup):
+                assert isinstance(slot, _Slot), "only a turn's own answers end its connections"
                 answer = b"" if answer.answer is None else _Slot(slot.header, answer.answer).take()
             elif not isinstance(answer, bytes):
                 answer = b"".join(answer)

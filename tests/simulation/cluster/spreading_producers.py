@@ -138,12 +138,12 @@ class SpreadingProducer(ProducingClient):
         self._in_flight += batches
         topics: list[ProduceTopic] = []
         for (topic_id, name, index), data, _ in batches:
-            named = (name, None) if self.goes_by_name else ("", topic_id)
+            topic, id_ = (name, None) if self.goes_by_name else ("", topic_id)
             part = ProducePartition(index, memoryview(data))
-            if topics and (topics[-1].name, topics[-1].topic_id) == named:
+            if topics and topics[-1][:2] == (topic, id_):
                 topics[-1] = topics[-1]._replace(partitions=(*topics[-1].partitions, part))
             else:
-                topics.append(ProduceTopic(*named, (part,)))
+                topics.append(ProduceTopic(topic, id_, (part,)))
         request = ProduceRequest(None, self.acks, TIMEOUT_MS - 200, tuple(topics))
         api = BY_NAME if self.goes_by_name else PRODUCE
         self.ask(leader, api, request, TIMEOUT_MS, partial(self._heard, batches))
@@ -175,13 +175,17 @@ class SpreadingProducer(ProducingClient):
             self.judge_lost(batch, code, answer.error_message)
 
     def _drop_lost(self) -> None:
-        """What goes to topics that are gone."""
+        """What goes to topics that are gone. A sequence number that was not sent is missed, if the
+        topic is there after all: the producer begins anew."""
         for each in self._again:
             self._not_found.setdefault(each.target, 0)
             self._not_found[each.target] += each.target not in self.leaders
-        self._again = [
-            each for each in self._again if self._not_found[each.target] <= NOT_FOUND_MAX
-        ]
+        kept = [each for each in self._again if self._not_found[each.target] <= NOT_FOUND_MAX]
+        for each in self._again:
+            if each not in kept:
+                self.producer_id = NO_PRODUCER_ID
+                self._not_found.pop(each.target, None)
+        self._again = kept
 
 
 def add_spreading(world: World) -> None:

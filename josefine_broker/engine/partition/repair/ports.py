@@ -28,6 +28,18 @@ class RebuildPort(Protocol):
         ...
 
     @property
+    def has_ours(self) -> bool:
+        """Whether the damaged segment has an intact batch at `wanted`, and another replica is asked
+        whether it is the right one."""
+        ...
+
+    @property
+    def is_misfit(self) -> bool:
+        """Whether the last batch that was supplied is intact, and does not belong there. A damaged
+        one proves nothing."""
+        ...
+
+    @property
     def bytes_fetched(self) -> int: ...
 
     def copy(self, breathe: Callable[[], None]) -> int | None:

@@ -18,6 +18,7 @@ from josefine_broker.engine.partition.archived_end import FRESH_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.archive_reads import (
     PAUSE_MS,
+    START_MS,
     ArchiveAnswer,
     ArchiveQuestion,
     ArchiveReads,
@@ -211,6 +212,19 @@ def test_start_is_that_of_the_archive_once_it_is_known() -> None:
 
     assert offset_of(world, EARLIEST).offset == 1
     assert offset_of(world, EARLIEST_LOCAL).offset == LOCAL
+
+
+def test_start_is_asked_for_again_because_the_archives_retention_moves_it() -> None:
+    world, reader = archived_world()
+    offset_of(world, EARLIEST)
+    reader.answer(b"", 0, 1)
+
+    world.advance(START_MS)
+    assert offset_of(world, EARLIEST).offset == 1  # nobody waits for it
+    reader.answer(b"", 0, 2)
+
+    assert offset_of(world, EARLIEST).offset == 2
+    assert not reader.asked
 
 
 def test_times_are_looked_up_in_archive_and_log() -> None:

@@ -237,6 +237,47 @@ def test_the_next_request_of_a_session_ends_the_wait_of_the_last_one() -> None:
     assert twins.plain.world.ctx.clients.sessions._sessions[twins.session[0]].epoch == 3
 
 
+@pytest.mark.parametrize("version", [7, 12, 17])
+def test_partitions_that_a_consumer_has_buffered_leave_its_session_and_come_back(
+    version: int,
+) -> None:
+    twins = Twins(version)
+    twins.produce(("a", 0), 10)
+    twins.produce(("b", 1), 10)
+    twins.open()
+    asked = {("b", 1): (0, 1000)}
+    for forget in ((("a", 0),), (("a", 0), ("a", 1)), (("a", 0), ("b", 0), ("b", 0))):
+        answer = twins.next(asked, forget=forget, max_wait_ms=0)
+
+        assert [size > 0 for _, _, size in places(answer)] == [True]
+    answer = twins.next({("a", 0): (1, 1000)}, forget=(("b", 1),), max_wait_ms=0)
+    assert [index for _, index, _ in places(answer)] == [0]
+    assert twins.plain.taken == 4
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_session_whose_last_partition_is_forgotten_ends_by_the_general_path(version: int) -> None:
+    twins = Twins(version)
+    twins.open()
+    everything = tuple((topic, n) for topic in TOPICS for n in range(PARTITIONS))
+
+    answer = twins.next({("a", 0): (0, 1000)}, forget=everything, max_wait_ms=0)
+
+    assert (answer.session_id, len(twins.plain.world.ctx.clients.sessions)) == (0, 0)
+    assert twins.plain.taken == 0
+
+
+def test_a_forgotten_topic_without_an_id_is_refused_and_leaves_the_session_as_it_is() -> None:
+    twins = Twins(17)
+    twins.open()
+    zero = ForgottenTopic(*twins._names("a"), (0,)), ForgottenTopic("", None, (0,))
+
+    answer = twins.fetch({}, forgotten=zero, max_wait_ms=0)
+
+    assert answer.error_code == ErrorCode.fetch_session_topic_id_error
+    assert twins.plain.taken == 0
+
+
 def stopped_leading(side: Side) -> None:
     entry = side.world.ctx.image.partition("a", 0)
     assert entry is not None
@@ -407,8 +448,8 @@ def random_fetch(twins: Twins, rng: Random) -> None:
     elif rng.random() < 0.1:
         twins.open()
     else:
-        forget = (rng.choice(everything),) if rng.random() < 0.1 else ()
-        twins.next(wanted, forget=forget, **fields)
+        forget = rng.sample(everything, rng.choice([0, 0, 0, 0, 0, 1, 1, 2, 3, 4]))
+        twins.next(wanted, forget=tuple(forget), **fields)
 
 
 def one_step(twins: Twins, rng: Random) -> None:

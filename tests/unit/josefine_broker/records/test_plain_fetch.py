@@ -70,7 +70,7 @@ def taken_by_the_general_codec(frame: memoryview) -> PlainFetchRequest:
     """The same fields from the general codec, which also says that the request is plain."""
     header = parse_request_header(frame)
     request: FetchRequest = decode_request(header, frame)
-    assert (request.replica_id, request.forgotten, request.rack_id) == (-1, (), "")
+    assert (request.replica_id, request.rack_id) == (-1, "")
     found = []
     for name, topic_id, partitions in request.topics:
         topic = name.encode() if header.api_version < ID_SINCE else raw_id(topic_id)
@@ -79,15 +79,21 @@ def taken_by_the_general_codec(frame: memoryview) -> PlainFetchRequest:
             found.append((topic, *fields))
             is_consumers = part[3:5] == (-1, -1) and part[6:] == PARTITION[6:]
             assert is_consumers or not request.session_id
+    gone = [
+        (name.encode() if header.api_version < ID_SINCE else raw_id(topic_id), index)
+        for name, topic_id, indexes in request.forgotten
+        for index in indexes
+    ]
     if request.session_id:
         assert request.session_epoch > 0
     else:
         assert request.session_epoch == -1
         assert found
+        assert not gone
     return (
         tuple(found), header.correlation_id, header.api_version, request.max_wait_ms,
         request.min_bytes, request.max_bytes, request.isolation_level, request.session_id,
-        request.session_epoch,
+        request.session_epoch, tuple(gone),
     )  # fmt: skip
 
 
@@ -111,13 +117,15 @@ def frames(draw: st.DrawFn) -> bytearray:
         st.sampled_from(
             [
                 {}, session, session, {"session_epoch": 0}, {"session_id": 9, "session_epoch": -1},
-                {"replica_id": 2}, {"rack_id": "r"}, {"forgotten": (FORGOTTEN,), **session},
+                {"replica_id": 2}, {"rack_id": "r"}, {"forgotten": (FORGOTTEN,)},
+                {"forgotten": (FORGOTTEN,), **session}, {"forgotten": (FORGOTTEN,) * 2, **session},
             ]
         )
     )  # fmt: skip
     version = draw(st.sampled_from(VERSIONS))
-    if "forgotten" in odd and version >= ID_SINCE:
-        odd = odd | {"forgotten": (ForgottenTopic("", TOPIC_ID, (0,)),)}
+    if version >= ID_SINCE:
+        gone = ForgottenTopic("", TOPIC_ID, draw(st.sampled_from([(0,), (1, 70_000), ()])))
+        odd = odd | {"forgotten": (gone,) * len(odd.get("forgotten", ()))}
     return bytearray(
         frame_of(
             *[part] * draw(st.sampled_from([1, 1, 1, 2, 64, 65])),
@@ -175,7 +183,9 @@ def test_a_plain_request_of_every_version_is_taken_and_none_that_is_cut_or_longe
         frame_of(PARTITION, session_epoch=0),
         frame_of(PARTITION, session_id=9, session_epoch=0),
         frame_of(PARTITION, session_id=9, session_epoch=-1),
-        frame_of(PARTITION, session_id=9, session_epoch=3, forgotten=(FORGOTTEN,)),
+        frame_of(PARTITION, forgotten=(FORGOTTEN,)),
+        frame_of(session_id=9, session_epoch=3, forgotten=(FORGOTTEN,) * 65),
+        frame_of(session_id=9, session_epoch=3, forgotten=(ForgottenTopic("a", None, ()),)),
         frame_of(PARTITION._replace(log_start_offset=3), session_id=9, session_epoch=3),
         frame_of(PARTITION._replace(last_fetched_epoch=3), session_id=9, session_epoch=3),
         frame_of(PARTITION, rack_id="r"),
@@ -193,9 +203,15 @@ def test_what_is_not_plain_is_left_to_the_general_path(frame: memoryview) -> Non
 @pytest.mark.parametrize("version", range(7, 19))
 def test_an_incremental_request_is_taken_with_and_without_partitions(version: int) -> None:
     session = {"session_id": 9, "session_epoch": 3}
-    for parts, more in (((), ()), ((PARTITION,) * 3, ()), ((PARTITION,) * 63, (PARTITION,))):
-        frame = frame_of(*parts, version=version, more=more, **session)
+    first = ("", TOPIC_ID) if version >= ID_SINCE else ("orders", None)
+    second = ("", OTHER_ID) if version >= ID_SINCE else ("second", None)
+    gone = ForgottenTopic(*first, (0, 70_000)), ForgottenTopic(*second, tuple(range(62)))
+    for parts, more, forgotten in (
+        ((), (), ()), ((PARTITION,) * 3, (), gone[:1]), ((PARTITION,) * 63, (PARTITION,), gone),
+    ):  # fmt: skip
+        frame = frame_of(*parts, version=version, more=more, forgotten=forgotten, **session)
 
+        assert extension().parse(frame) is not None
         assert extension().parse(frame) == taken_by_the_general_codec(frame)
 
 
@@ -236,7 +252,7 @@ def test_parsed_requests_that_were_tampered_with_are_refused_without_a_wild_read
     part = (b"orders", 0, 1, 1, 1, 1)
     odd: list[object] = [-1, 0, 2**31, 2**62, None, b"x", 2**70, (), b"x" * 127, [part] * 65]
     for value in odd:
-        for field in range(9):
+        for field in range(10):
             changed = (*request[:field], value, *request[field + 1 :])
             with suppress(TypeError, ValueError, OverflowError):
                 extension().answer(changed, 0, [part])  # type: ignore[arg-type]

@@ -18,7 +18,8 @@ from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.state import TableState
 from josefine_lake.writer.topic_reader import OutOfRangeError, Read
 from josefine_lake.writer.verdicts import StoppedTable
-from josefine_spark.base.topic_offsets import ByPartition
+from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
+from pipelines.exactly_once.other_chains import ChainName, OtherChain
 from tests.unit.josefine_lake.world import TOPIC, Lake, MemoryLog, records
 
 TP = TopicPartition(TOPIC, 0)
@@ -152,6 +153,33 @@ def test_record_that_retention_has_deleted_is_not_looked_for(topic: Archived) ->
     topic.archive()
 
     assert topic.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_table_with_the_rows_of_others_does_not_become_an_archive() -> None:
+    """A user gave two topics the same location."""
+    topic = Archived()
+    topic.send(0, b"a")
+    name = ChainName(pipeline="archive", sink="other")
+    topic.main.others = [
+        OtherChain(name=name, reached=TopicOffsets(ends={}, topic_ids={"other": "9"}))
+    ]
+
+    for trust in (False, True):
+        with pytest.raises(StoppedTable, match=r"has the rows of .*other.*a table of its own"):
+            topic.archive(trust=trust)
+    assert topic.offsets() == []
+
+
+def test_topic_that_was_created_again_never_continues_the_archive(topic: Archived) -> None:
+    """The archive would have two records at each offset."""
+    topic.id = "2"
+    topic.values = [[b"A"]]
+
+    for trust in (False, True):
+        with pytest.raises(StoppedTable, match="created again") as stop:
+            topic.archive(trust=trust)
+        assert "josefine.archive.location=/ANOTHER/TABLE" in str(stop.value)
+    assert topic.offsets() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

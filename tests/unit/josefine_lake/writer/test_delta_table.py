@@ -65,6 +65,34 @@ def test_small_files_are_rewritten_between_two_commits_of_the_chain(tmp_path: Pa
     assert (found.txn_version, found.reached.ends) == (4, {TP: 4})
 
 
+def test_commits_are_synced_with_their_files_before_anybody_hears_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs syncs nothing, and a group's offset lets brokers delete segments."""
+    synced: set[str] = set()
+    monkeypatch.setattr(os, "fsync", lambda at: synced.add(os.readlink(f"/proc/self/fd/{at}")))
+    folder = (tmp_path / "t").resolve()
+    log = folder / "_delta_log"
+
+    def unsynced() -> set[str]:
+        there = {str(each) for each in folder.rglob("*") if each.is_file()}
+        return {*there, str(log), str(folder), str(folder.parent)} - synced
+
+    table = opened(folder)
+    commit(table, 1)
+    commit(table, 2)
+    assert not unsynced()
+    table.compact(1 << 20)
+    assert str(log / f"{3:020d}.json") in unsynced()
+    table.identity()
+    assert not unsynced()
+
+    # A writer that was killed after its commit has synced nothing.
+    synced.clear()
+    opened(folder, "next")
+    assert not unsynced()
+
+
 def test_the_files_after_each_commit_are_those_of_the_newest_version(tmp_path: Path) -> None:
     table = opened(tmp_path / "t")
     for number in (1, 2, 3):

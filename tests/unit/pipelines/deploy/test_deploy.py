@@ -135,6 +135,31 @@ def test_a_rollback_needs_neither_spark_nor_the_brokers(case):
     assert not is_swapped(made.pairs[0], made.ident)
 
 
+def test_a_rollback_names_the_changes_by_hand_that_it_takes_back(case):
+    from deltalake import DeltaTable
+
+    made = case.swapped()
+    DeltaTable(str(case.live)).delete("id = 3")
+    append(case.live, range(30, 40), "new")
+
+    assert made.take_back() == 1
+    (line,) = [each for each in case.lines if "takes them back" in each]
+    assert "(DELETE)" in line
+    assert len(case.lines) == 2  # and that of the table
+
+
+def test_constraints_that_the_new_file_lacks_are_named(case):
+    from deltalake import DeltaTable
+
+    DeltaTable(str(case.live)).alter.add_constraint({"positive": "id >= 0"})
+    case.deploy().examine()
+
+    assert case.lines == [
+        f"warning: the swap removes constraints of {case.live} that the new file does not have, "
+        "because its rows were not checked: positive; add them to `constraints` of the sink"
+    ]
+
+
 def test_a_rollback_whose_records_are_gone_is_refused_unless_that_is_accepted(case):
     case.swapped()
     append(case.live, range(30, 40), "new")

@@ -115,7 +115,8 @@ def test_tables_of_the_catalog_are_not_looked_at(file):
     text = re.sub(r"path: \S+/lake", "table: lake.rows", file.read_text())
     file.write_text(text + "dead_letter: { type: delta, table: lake.dead }\n")
 
-    assert lines(file)[2:] == [
+    skipped = [line for line in lines(file) if line.startswith("skipped:")]
+    assert skipped == [
         "skipped: sinks.lake.table: lake.rows: only Spark's catalog knows where it is",
         "skipped: dead_letter.table: lake.dead: only Spark's catalog knows where it is",
     ]

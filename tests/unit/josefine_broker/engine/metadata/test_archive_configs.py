@@ -29,7 +29,18 @@ def bounds(**more: str) -> tuple[int | None, int | None]:
 def test_local_bounds_are_those_of_the_log() -> None:
     assert bounds() == (None, None)
     assert bounds(local__retention__ms="5", local__retention__bytes="7") == (5, 7)
+    assert bounds(retention__ms="9", local__retention__ms="5") == (5, None)
+    assert bounds(retention__ms="9") == (9, None)
     assert bounds(local__retention__ms="-2", local__retention__bytes="-1") == (None, None)
+
+
+def test_default_that_came_later_does_not_compact_what_no_archive_has() -> None:
+    """The topic's own configs were right when they were set; nothing checks them again."""
+    log = LogConfig(cleanup_policy=("compact",))
+
+    assert resolve([], TopicSettings(log=log)).log.compacts
+    archived = resolve(ARCHIVED.items(), TopicSettings(log=log)).log
+    assert (archived.compacts, archived.age_max_ms, archived.size_max_bytes) == (False, None, None)
 
 
 def test_without_an_archive_local_bounds_have_no_effect() -> None:
@@ -52,7 +63,6 @@ def test_without_an_archive_local_bounds_have_no_effect() -> None:
         ({"retention.ms": "5", "local.retention.ms": "-1"}, "must not be -1"),
         ({"retention.bytes": "5", "local.retention.bytes": "6"}, "'local.retention.bytes' 6"),
         ({"retention.bytes": "5", "local.retention.bytes": "-1"}, "must not be -1"),
-        ({"retention.ms": "5", "local.retention.ms": "5"}, "needs 'retention.ms' -1"),
         ({"retention.bytes": "5"}, "needs 'retention.bytes' -1"),
         ({"local.retention.ms": "-3"}, "local.retention.ms"),
         ({"remote.log.copy.disable": "true"}, "'remote.log.copy.disable' true is not served"),

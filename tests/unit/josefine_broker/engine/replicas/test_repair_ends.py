@@ -9,6 +9,8 @@ import pytest
 
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX
+from josefine_broker.records.batch import parse_header, stamp
+from tests.unit.josefine_broker.api.world import batch_of
 from tests.unit.josefine_broker.engine.replicas.test_repairing import (
     LOG,
     VALUES,
@@ -105,3 +107,64 @@ def test_log_is_not_cut_where_its_copy_starts_again() -> None:
     for broker_id in (1, 2):
         assert cluster.values(broker_id) == [*VALUES, b"f", b"g"]
         assert not cluster.damaged(broker_id)
+
+
+def test_log_is_not_cut_for_a_damaged_batch_of_its_leader() -> None:
+    """It was sent intact, or is damaged where the leader has verified it already: what does not
+    fit is the damage."""
+    cluster = differing()
+    cluster.produce(3, b"x", b"y", b"z", acks=1)
+    ports = cluster.ctx[2].ports
+    forward = ports.forward
+    assert forward is not None
+
+    def damaging(replica: int, api_key: int, request: Any, deadline_ms: int, then: Any) -> None:
+        def answered(answer: Any) -> None:
+            part = answer.topics[0].partitions[0]
+            if part.records:
+                data = bytearray(b"".join(bytes(each) for each in part.records))
+                data[-1] ^= 1
+                topic = answer.topics[0]._replace(partitions=[part._replace(records=(data,))])
+                answer = answer._replace(topics=[topic])
+            then(answer)
+
+        forward(replica, api_key, request, deadline_ms, answered)
+
+    ports.forward = damaging
+    cluster.repair(2)
+    assert cluster.log_end(2) == 7
+
+    ports.forward = forward
+    for _ in range(2):
+        cluster.repair(2, after_ms=RETRY_MS_MAX)
+    assert cluster.log_end(2) == 5
+
+
+@pytest.mark.parametrize("case", ["another replica", "a leader in doubt", "a leader that serves"])
+def test_intact_batch_of_a_later_epoch_gives_way_only_to_the_log_of_the_partition(
+    case: str,
+) -> None:
+    """The other replica has a batch of an earlier leader there, which was never committed (life
+    48012). A leader that does not serve yet may still take its end from here."""
+    cluster = Damaged(2)
+    batch = bytearray(batch_of(b"of a leader who lost"))
+    stamp(batch, 0, len(VALUES), cluster.entry().leader_epoch)
+    cluster.hosted(1).log.append(memoryview(batch), parse_header(batch), 0)
+    cluster.lead(2, isr=(2,))
+    cluster.produce(2, b"f")
+    cluster.lead(1)
+    cluster.spoil(2, 1)
+    hosted: Any = cluster.hosted(2)
+    hosted.log.damage.lacks_batches = True
+    hosted.partition.damaged()
+    hosted.partition.epochs.clear()
+    if case == "another replica":
+        cluster.lead(2)
+    elif case == "a leader that serves":
+        hosted.served_by = 1, hosted.partition.leader_epoch
+
+    cluster.repair(2)
+
+    is_replaced = case == "a leader that serves"
+    assert cluster.values(2) == [*VALUES, b"of a leader who lost" if is_replaced else b"f"]
+    assert not cluster.damaged(2)

@@ -1,0 +1,1 @@
+"""`josefine mirror`: topics of another cluster, with the same offsets."""

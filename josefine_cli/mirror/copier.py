@@ -1,0 +1,293 @@
+"""The copy of partitions: a thread that reads the source ahead, and the appends to the target.
+
+Rules: each append starts where the target ends (`plan.py`), so a copy can end anywhere. What was
+read and not appended is dropped after an error, and read again from the target's end.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.retry import Action, action_for
+from josefine_cli.mirror import plan
+from josefine_cli.mirror.plan import Append, Ends, Tail, Verdict, Why
+from josefine_cli.mirror.sides import Source, delete_before, ends_of, is_current, read_at
+
+SESSION_PREFIX = "josefine-mirror:"
+BYTES_MAX = 32 << 20
+PARTITION_BYTES_MAX = 8 << 20
+AHEAD = 2
+"""Fetches that wait for their append."""
+APPEND_TIMEOUT_MS = 60_000
+FENCE_WAIT_S = 30.0
+"""How long a leader may need to learn of a new session."""
+STARTS_EVERY_S = 10.0
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition: where its mirror is."""
+
+    position: int
+    epoch: int
+    """The source's leader epoch of the last batch that was read; -1: of none."""
+    tail: Tail | None
+    compacts: bool
+    topic_id: object
+    start: int
+    """The source's log start, from which a blank mirror reads."""
+
+
+Round = dict[TopicPartition, Append | Verdict]
+
+
+class Copier:
+    """The mirror of some partitions by one session."""
+
+    def __init__(
+        self,
+        source: BlockingClient,
+        target: BlockingClient,
+        session: str,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`note` gets each verdict when it is found."""
+        self._note = note
+        self._source = source
+        self._target = target
+        self._session = session
+        self.parts: dict[TopicPartition, Part] = {}
+        self.verdicts: dict[TopicPartition, Verdict] = {}
+        self.copied_bytes = 0
+        self._started: dict[TopicPartition, int] = {}
+        self._starts_due_s = 0.0
+        self._reader: _Reader | None = None
+
+    def attach(self, topics: Mapping[str, Source]) -> None:
+        """Find where each partition continues. Raises KafkaError."""
+        tps = [
+            TopicPartition(topic, index)
+            for topic, found in topics.items()
+            for index in range(found.partitions)
+        ]
+        theirs, ours = ends_of(self._source, tps), ends_of(self._target, tps)
+        for tp in tps:
+            self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
+
+    def _attach(self, tp: TopicPartition, found: Source, theirs: Ends, ours: Ends) -> None:
+        """Note the partition, or its verdict."""
+        is_blank, tail = ours.end == 0, None
+        if not is_blank and ours.end > ours.start:
+            is_blank = plan.is_without_records(read_at(self._target, tp, ours.start), ours.end)
+            tail = plan.tail_of(read_at(self._target, tp, ours.end - 1), ours.end)
+        verdict = plan.attach(theirs, ours, is_blank=is_blank)
+        if verdict is None and tail is not None and tail.base_offset >= theirs.start:
+            at = read_at(self._source, tp, tail.base_offset)
+            verdict = plan.check_tail(at, tail, compacts=found.compacts)
+        if verdict is not None:
+            self._stop(tp, verdict)
+            return
+        self._started[tp] = ours.start
+        start = theirs.start
+        self.parts[tp] = Part(ours.end, -1, tail, found.compacts, found.topic_id, start)
+        if ours.end < start == theirs.end:  # the source has no records, so no batch leads there
+            fillers = plan.fill(ours.end, start)
+            self._append({tp: Append(fillers, start, -1, -1, Tail(0, 0, 0, 0))})
+
+    def step(self) -> bool:
+        """Append what was read next; False: the source had nothing new. Raises KafkaError, after
+        which the next step reads again from the target's end."""
+        if self._reader is None:
+            parts = {tp: part for tp, part in self.parts.items() if tp not in self.verdicts}
+            self._reader = _Reader(self._source, parts)
+        found = self._reader.take()
+        if isinstance(found, KafkaError):
+            self.pause()
+            raise found
+        for tp, each in found.items():
+            if isinstance(each, Verdict):
+                self._stop(tp, each)
+        appends = {tp: each for tp, each in found.items() if isinstance(each, Append)}
+        if appends:
+            self._append(appends)
+        self._follow_starts()
+        return bool(appends)
+
+    def pause(self) -> None:
+        """End the reader: what it has read ahead is dropped."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def lags(self) -> dict[TopicPartition, int]:
+        """How many offsets each running partition is from the source's end. Raises KafkaError."""
+        tps = [tp for tp in self.parts if tp not in self.verdicts]
+        ends = ends_of(self._source, tps)
+        return {tp: max(0, ends[tp].end - self.parts[tp].position) for tp in tps}
+
+    def _stop(self, tp: TopicPartition, verdict: Verdict) -> None:
+        self.verdicts[tp] = verdict
+        self._note(f"{tp}: {verdict}")
+        self.pause()
+
+    def _append(self, appends: Mapping[TopicPartition, Append]) -> None:
+        """Write one round, which the broker accepts only at the target's end. Raises KafkaError."""
+        left = {tp: each for tp, each in appends.items() if tp not in self.verdicts}
+        until_s = time.monotonic() + FENCE_WAIT_S
+        while left:
+            batches = {
+                tp: each.parts[0] if len(each.parts) == 1 else b"".join(each.parts)
+                for tp, each in left.items()
+            }
+            outcomes = self._target.produce_outcomes(
+                batches,
+                timeout_ms=APPEND_TIMEOUT_MS,
+                transactional_id=SESSION_PREFIX + self._session,
+            )
+            failed: KafkaError | None = None
+            for tp, outcome in outcomes.items():
+                error = outcome.error
+                if error is None:
+                    self._appended(tp, left.pop(tp), len(batches[tp]))
+                elif self._may_pass(tp, error, until_s):
+                    failed = error
+                else:
+                    del left[tp]
+                    self._stop(tp, plan.append_failed(error.code, error.message))
+            if failed is not None:
+                if failed.code is not ErrorCode.policy_violation:
+                    self.pause()
+                    raise failed
+                time.sleep(0.05)  # the leader has not heard of this session yet
+
+    def _may_pass(self, tp: TopicPartition, error: KafkaError, until_s: float) -> bool:
+        """Whether the same append may succeed later."""
+        if error.code is not ErrorCode.policy_violation:
+            return action_for(error.code) is not Action.FAIL
+        return time.monotonic() < until_s and is_current(self._target, tp.topic, self._session)
+
+    def _appended(self, tp: TopicPartition, each: Append, size: int) -> None:
+        part = self.parts[tp]
+        part.position, part.epoch = each.position, each.last_epoch
+        if each.tail.size_bytes:
+            part.tail = each.tail
+        self.copied_bytes += size
+
+    def _follow_starts(self) -> None:
+        """Now and then: delete what the source has deleted. Raises KafkaError."""
+        now_s = time.monotonic()
+        if self._reader is not None and now_s >= self._starts_due_s:
+            self._starts_due_s = now_s + STARTS_EVERY_S
+            self.follow_starts(self._reader.starts)
+
+    def follow_starts(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Delete what is below these log starts of the source. Raises KafkaError."""
+        due = {}
+        for tp, start in starts.items():
+            part = self.parts.get(tp)
+            if (
+                part is not None
+                and not part.compacts
+                and self._started[tp] < start <= part.position
+            ):
+                due[tp] = self._started[tp] = start
+        if due:
+            delete_before(self._target, due)
+
+
+class _Reader:
+    """A thread that reads the source ahead, from copies of the partitions' positions on."""
+
+    def __init__(self, source: BlockingClient, parts: Mapping[TopicPartition, Part]) -> None:
+        self._source = source
+        self._parts = {
+            tp: Part(p.position, p.epoch, p.tail, p.compacts, p.topic_id, p.start)
+            for tp, p in parts.items()
+        }
+        self.starts: dict[TopicPartition, int] = {tp: p.start for tp, p in parts.items()}
+        self._found: queue.Queue[Round | KafkaError] = queue.Queue(AHEAD)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mirror-reader", daemon=True)
+        self._thread.start()
+
+    def take(self) -> Round | KafkaError:
+        """What was read next: empty if the source had nothing new for a while."""
+        return self._found.get()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                self._found.get_nowait()
+            self._thread.join(0.01)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                found: Round | KafkaError = self._read()
+            except KafkaError as error:
+                found = error
+            self._found.put(found)
+            if isinstance(found, KafkaError):
+                return
+
+    def _read(self) -> Round:
+        """One fetch of all partitions. Raises KafkaError."""
+        found: Round = {}
+        if not self._parts:
+            self._ended.wait(0.5)
+            return found
+        wanted = {tp: max(part.position, part.start) for tp, part in self._parts.items()}
+        fetched = self._source.fetch(
+            wanted, bytes_max=BYTES_MAX, partition_bytes_max=PARTITION_BYTES_MAX
+        )
+        for tp, each in fetched.items():
+            part = self._parts[tp]
+            # Its response is of the id in the client's metadata, which never becomes an older one.
+            if part.topic_id and self._source.known_topic_id(tp.topic) != part.topic_id:
+                text = f"topic '{tp.topic}' of the source was deleted and created again"
+                found[tp] = Verdict(Why.RECREATED, text)
+            elif each.error_code is not ErrorCode.none:
+                ends = ends_of(self._source, [tp])[tp]
+                verdict = plan.fetch_failed(each.error_code, wanted[tp], ends)
+                if verdict is not None:
+                    found[tp] = verdict
+            else:
+                self.starts[tp] = each.log_start_offset
+                after = self._after(tp, part, memoryview(each.records))
+                if after is not None:
+                    found[tp] = after
+        for tp, each_found in found.items():
+            if isinstance(each_found, Verdict):
+                del self._parts[tp]
+        # Least recently read first: one busy partition must not starve the others.
+        for tp in [tp for tp in found if tp in self._parts]:
+            self._parts[tp] = self._parts.pop(tp)
+        return found
+
+    def _after(
+        self, tp: TopicPartition, part: Part, records: memoryview
+    ) -> Append | Verdict | None:
+        """What follows the partition's last batch, which must still be there after a change of the
+        source's leader."""
+        after = plan.continue_with(part.position, records)
+        if not isinstance(after, Append):
+            return after
+        if part.tail is not None and after.first_epoch != part.epoch:
+            at = read_at(self._source, tp, part.tail.base_offset)
+            # Deleted by retention since: then there is nothing to compare.
+            if len(at):
+                verdict = plan.check_tail(at, part.tail, compacts=part.compacts)
+                if verdict is not None:
+                    return verdict
+        part.position, part.epoch, part.tail = after.position, after.last_epoch, after.tail
+        return after

@@ -1,0 +1,159 @@
+"""The two clusters of a mirror: what a topic is there, and which session may append."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.admin import ConfigEntry, create_partitions
+from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from josefine_broker.client.security import PLAINTEXT
+from josefine_cli.base.client_config import file_security
+from josefine_cli.base.errors import UserError
+from josefine_cli.base.output import checked_addresses
+from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE, changes, served
+from josefine_cli.mirror.plan import Ends
+
+READ_COMMITTED = 1
+
+
+class Source(NamedTuple):
+    """A topic of the source."""
+
+    identity: str
+    """Its cluster and its id: a topic of the same name that is created later is another one."""
+    topic_id: UUID | None
+    partitions: int
+    configs: Mapping[str, ConfigEntry]
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records may be removed before the last one."""
+        policy = self.configs.get("cleanup.policy")
+        return policy is not None and "compact" in (policy.value or "")
+
+
+def new_session() -> str:
+    """A name of this process's mirror that no other one has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:12]}"
+
+
+def open_source(bootstrap: str, config: str | None) -> BlockingClient:
+    """A client of the source; `config`: the file with its security settings. Raises UserError."""
+    security = PLAINTEXT if config is None else file_security(config, os.environ)
+    where = checked_addresses(bootstrap)
+    return BlockingClient(where, client_id="josefine-mirror", security=security)
+
+
+def source_topic(source: BlockingClient, topic: str) -> Source:
+    """Raises UserError if the topic does not exist, and KafkaError."""
+    found = source.metadata([topic])
+    known = found.topics.get(topic)
+    if known is None or known.error_code is not ErrorCode.none:
+        code = ErrorCode.unknown_topic_or_partition if known is None else known.error_code
+        raise UserError(f"topic '{topic}' of the source: {code.name.replace('_', ' ')}")
+    topic_id = known.topic_id if known.topic_id and known.topic_id.int else None
+    name = str(topic_id) if topic_id else topic  # topics have no ids before Kafka 2.8
+    identity = f"{found.cluster_id or 'unknown'}/{name}"
+    configs = source.describe_configs([topic])[topic]
+    return Source(identity, topic_id, len(known.partitions), configs)
+
+
+def mirror_configs(target: BlockingClient, topic: str) -> dict[str, ConfigEntry] | None:
+    """The configs of the mirrored topic; None: there is no such topic."""
+    known = target.metadata([topic]).topics[topic]
+    if known.error_code is ErrorCode.unknown_topic_or_partition:
+        return None
+    return target.describe_configs([topic])[topic]
+
+
+def claim(
+    source: Source,
+    target: BlockingClient,
+    topic: str,
+    session: str,
+    *,
+    replication_factor: int = -1,
+) -> list[str]:
+    """Make the topic a mirror of that source, written by this session alone; create it if it is
+    missing. Returns the names of configs that are not served here. Raises UserError, KafkaError."""
+    wanted, unserved = served(source.configs)
+    found = mirror_configs(target, topic)
+    if found is None:
+        configs = {**wanted, SOURCE: source.identity, SESSION: session}
+        new = NewTopic(topic, source.partitions, replication_factor, configs)
+        target.create_topics([new])
+        return unserved
+    identity = found[SOURCE].value if SOURCE in found else None
+    if identity is None:
+        raise UserError("the target cannot be mirrored into: its brokers are an older Josefine")
+    if not identity:
+        raise UserError(
+            f"topic '{topic}' exists and is not a mirror: delete it, or mirror into another cluster"
+        )
+    if not found[SESSION].value:
+        raise UserError(f"topic '{topic}' was cut over: clients may have written to it since")
+    if identity != source.identity:
+        raise UserError(
+            f"topic '{topic}' mirrors {identity}, and the source has {source.identity}: it was "
+            "deleted and created again. Delete the mirrored topic to mirror the new one"
+        )
+    target.alter_configs({topic: {**changes(wanted, found), SESSION: session}})
+    has = target.partition_count(topic)
+    if source.partitions > has:
+        count = source.partitions
+        target.run(lambda s, t, d: create_partitions(s, {topic: count}, False, t, d))
+    return unserved
+
+
+def is_current(target: BlockingClient, topic: str, session: str) -> bool:
+    """Whether the topic still names this session."""
+    found = mirror_configs(target, topic)
+    return found is not None and found[SESSION].value == session
+
+
+def was_cut_over(target: BlockingClient, topic: str) -> bool:
+    """Whether clients write to this topic, which was a mirror."""
+    found = mirror_configs(target, topic)
+    return found is not None and bool(found[SOURCE].value) and not found[SESSION].value
+
+
+def release(target: BlockingClient, topic: str, ends: Mapping[int, int]) -> None:
+    """End the mirror: clients may write from these offsets on."""
+    text = ",".join(f"{index}:{end}" for index, end in sorted(ends.items()))
+    target.alter_configs({topic: {SESSION: None, ENDS: text}})
+
+
+def ends_of(
+    client: BlockingClient, partitions: Iterable[TopicPartition], *, stable: bool = False
+) -> dict[TopicPartition, Ends]:
+    """Log start and high watermark of each; `stable`: the last stable offset instead of it."""
+    tps = list(partitions)
+    starts = client.list_offsets(dict.fromkeys(tps, EARLIEST))
+    isolation = READ_COMMITTED if stable else 0
+    ends = client.list_offsets(dict.fromkeys(tps, LATEST), isolation_level=isolation)
+    return {tp: Ends(starts[tp].offset, ends[tp].offset) for tp in tps}
+
+
+def read_at(client: BlockingClient, tp: TopicPartition, offset: int) -> memoryview:
+    """The batches from the one with this offset on; empty if the offset is out of range."""
+    found = client.fetch({tp: offset}, partition_bytes_max=1 << 20, max_wait_ms=0)
+    fetched = found.get(tp)
+    if fetched is None or fetched.error_code is not ErrorCode.none:
+        return memoryview(b"")
+    return memoryview(fetched.records)
+
+
+def delete_before(client: BlockingClient, offsets: Mapping[TopicPartition, int]) -> None:
+    """Follow the source's log start. A topic that only compacts keeps batches without records
+    there instead, as DeleteRecords is not for it."""
+    try:
+        client.delete_records(offsets)
+    except KafkaError as error:
+        if error.code not in (ErrorCode.policy_violation, ErrorCode.offset_out_of_range):
+            raise

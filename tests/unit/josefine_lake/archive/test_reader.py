@@ -1,0 +1,108 @@
+"""The archive's reader refuses what it would read wrongly."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import DeltaProtocolError
+
+from josefine_broker.base.archive_note import ArchiveNote
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.groups import Committed
+from josefine_lake.archive.notes import ArchiveNotes
+from josefine_lake.archive.reader import ArchiveTable
+from josefine_lake.archive.serve import Archives, answered
+from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.writer.columns import ARCHIVE_SCHEMA
+from josefine_lake.writer.discovery import Discovered
+
+
+def with_features(folder: Path, *features: str) -> TableTopic:
+    """An archive to which somebody has given reader features, as Spark does."""
+    DeltaTable.create(str(folder), Schema.from_arrow(ARCHIVE_SCHEMA))
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": [*features],
+        "writerFeatures": [*features],
+    }
+    commit = folder / "_delta_log" / f"{1:020d}.json"
+    commit.write_text(json.dumps({"protocol": protocol}) + "\n")
+    return TableTopic(topic="t", location=str(folder), dead_letter=None, is_archive=True)
+
+
+@pytest.mark.parametrize("feature", ["deletionVectors", "columnMapping"])
+def test_archive_whose_files_have_more_than_its_rows_is_refused(
+    tmp_path: Path, feature: str
+) -> None:
+    """A DELETE with deletion vectors leaves the erased records in the files."""
+    archive = with_features(tmp_path / "t", feature)
+
+    with pytest.raises(DeltaProtocolError, match=f"table feature {feature}.*DROP FEATURE"):
+        ArchiveTable(archive, {}).look()
+
+
+def test_broker_gets_the_refusal_as_an_error_of_the_archive(tmp_path: Path) -> None:
+    archives = Archives(lambda: pytest.fail("no cluster is asked"), {})
+    archive = with_features(tmp_path / "t", "deletionVectors")
+    archives._found = Discovered(tables={"t": archive})
+    asked = {"topic": "t", "topic_id": "1", "partition": 0, "offset": 0, "end": 1, "bytes": 1}
+
+    for _ in range(2):
+        answer, data = answered(archives, json.dumps(asked).encode())
+        assert data == b""
+        assert "deletionVectors" in answer["error"]
+
+
+def test_features_that_change_no_row_are_read(tmp_path: Path) -> None:
+    ArchiveTable(with_features(tmp_path / "t", "v2Checkpoint"), {}).look()
+
+
+def test_rows_of_another_topic_in_the_same_table_are_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    for topic, offset in (("t", 1), ("other", 0), ("other", 1)):
+        row = {"topic": topic, "partition": 0, "offset": offset, "timestamp": 7, "value": b"v"}
+        rows = pa.Table.from_pylist([row], schema=ARCHIVE_SCHEMA)
+        write_deltalake(str(folder), rows, mode="append")
+    archive = TableTopic(topic="t", location=str(folder), dead_letter=None, is_archive=True)
+    table = ArchiveTable(archive, {})
+    table.look()
+
+    rows, _ = table.rows(0, 0, 5)
+    assert [(each["topic"], each["offset"]) for each in rows.to_pylist()] == [("t", 1)]
+    assert table.start(0) == 1
+    assert table.at_time(0, 0, 5) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("committed", "topic_id", "is_refused"),
+    [(7, "1", True), (0, "1", False), (None, "1", False), (7, "another", False)],
+)
+def test_archive_that_is_gone_is_an_error_and_a_new_one_has_no_records(
+    tmp_path: Path, committed: int | None, topic_id: str, is_refused: bool
+) -> None:
+    """Its file system is not mounted: consumers must not go on after its records."""
+    archive = TableTopic(
+        topic="t", location=str(tmp_path / "gone"), dead_letter=None, is_archive=True
+    )
+    archives = Archives(mock.MagicMock(), {})
+    archives._found = Discovered(tables={"t": archive})
+    asked = {"topic": "t", "topic_id": "1", "partition": 0, "offset": 0, "end": 5, "bytes": 1}
+    note = ArchiveNote(topic_id=topic_id, table_id="t", look=1).text()
+    there: dict[Any, Any] = (
+        {} if committed is None else {TopicPartition("t", 0): Committed(committed, note)}
+    )
+
+    with mock.patch.object(ArchiveNotes, "committed", return_value=there):
+        answer, _ = answered(archives, json.dumps(asked).encode())
+
+    if is_refused:
+        assert "had them up to 7: bring it back" in answer["error"]
+    else:
+        assert (answer["start"], answer["error"]) == (-1, "")
