@@ -288,9 +288,8 @@ class Repairs:
             self.counters.repaired += 1
             self._tell("segment repaired", work, bytes_fetched=rebuild.bytes_fetched)
         else:
-            its_log = self._damaged.logs.get(work.tp)
-            if its_log is not None:  # what is left of it is found again
-                its_log.forget(repair.damage.base_offset)
+            if (its_log := self._damaged.logs.get(work.tp)) is not None:
+                its_log.forget(repair.damage.base_offset)  # what is left of it is found again
         self._end(work)
         self._replay_if_whole(work)
         # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
