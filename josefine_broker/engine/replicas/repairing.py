@@ -34,6 +34,7 @@ from josefine_broker.engine.partition.repair.repair import (
 )
 from josefine_broker.engine.ports import Gravity, WorkPort
 from josefine_broker.engine.replicas.catching_up import give_up_end
+from josefine_broker.engine.replicas.deleted_records import follows_deletion, note_refusal
 from josefine_broker.engine.replicas.following import HaltError, check_cut
 from josefine_broker.engine.replicas.leading import begin_to_follow
 from josefine_broker.engine.replicas.replica_reads import (
@@ -287,9 +288,8 @@ class Repairs:
             self.counters.repaired += 1
             self._tell("segment repaired", work, bytes_fetched=rebuild.bytes_fetched)
         else:
-            its_log = self._damaged.logs.get(work.tp)
-            if its_log is not None:  # what is left of it is found again
-                its_log.forget(repair.damage.base_offset)
+            if (its_log := self._damaged.logs.get(work.tp)) is not None:
+                its_log.forget(repair.damage.base_offset)  # what is left of it is found again
         self._end(work)
         self._replay_if_whole(work)
         # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
@@ -379,7 +379,7 @@ class Repairs:
         if may_have_it and not (is_leader and is_answered(answer)):
             work.repair.silent(replica)
         else:
-            work.repair.refused(replica)
+            note_refusal(work.repair, replica, answer, wanted)
         self._ask(work)
 
     def _ask_for_end(self, work: _Work, leader: int, wanted: int) -> None:
@@ -405,7 +405,7 @@ class Repairs:
         repair, rebuild = work.repair, work.rebuild
         assert rebuild is not None
         # A batch that only looks wrong together with the others is better than none.
-        if rebuild.keep_ours():
+        if rebuild.keep_ours() or follows_deletion(self._ctx, work.tp, repair, rebuild.wanted):
             self._go_on(work)
             return
         if is_only:

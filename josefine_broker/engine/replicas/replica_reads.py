@@ -84,3 +84,13 @@ def ends_at(answer: FetchResponse | None, offset: int) -> bool:
     found = answer.topics[0].partitions[0]
     is_outside = found.error_code == ErrorCode.offset_out_of_range
     return is_outside and 0 <= found.log_start_offset <= offset
+
+
+def start_after(answer: FetchResponse | None, offset: int) -> int:
+    """Where the replica's log starts, if this answer to a read of that offset shows that its log
+    starts after it; else 0."""
+    if answer is None or answer.error_code or not answer.topics:
+        return 0
+    found = answer.topics[0].partitions[0]
+    is_outside = found.error_code == ErrorCode.offset_out_of_range
+    return found.log_start_offset if is_outside and found.log_start_offset > offset else 0

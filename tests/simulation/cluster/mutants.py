@@ -159,7 +159,7 @@ MUTANTS = [
     Mutant(
         breaks="a leader tells a follower where their logs part",
         function=Partition.diverging,
-        old="if epoch < last_fetched_epoch or end_offset < fetch_offset:",
+        old="if epoch < fetched_epoch or end_offset < fetch_offset:",
         new="if False:",
         faults=STOPS,
         seed=2,

@@ -264,9 +264,10 @@ def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> 
     assert decay_between_kills(number).met["log rotten"]
 
 
-@pytest.mark.parametrize("seed", [43716])
+@pytest.mark.parametrize("seed", [43716, 45722])
 def test_history_of_a_campaign_that_found_something(seed: int) -> None:
-    """A base offset that had flipped upwards hid committed batches from a repair (43716)."""
+    """A base offset that had flipped upwards hid committed batches from a repair (43716), and a
+    leader asked for damaged records that the others had deleted (45722)."""
     assert simulate_kind(seed).met["log rotten"]
 
 

@@ -82,7 +82,8 @@ class Repair:
         self.given_up_to = 0
         """The operator has given up what no replica has below this offset."""
         self._helper = -1
-        self._refused: set[int] = set()
+        self._refused: dict[int, int] = {}
+        """By replica: where its log starts, if that is after the missing batch, else 0."""
         self._silent: set[int] = set()
         self._retry_ms = RETRY_MS_MIN
 
@@ -100,7 +101,7 @@ class Repair:
     def choose(self, replicas: Sequence[int]) -> int | None:
         """The replica to ask next for the missing batch: the one that helped last, else the first
         that was not asked for it. None: all were."""
-        left = [each for each in replicas if each not in self._refused | self._silent]
+        left = [each for each in replicas if each not in self._refused.keys() | self._silent]
         if self._helper in left:
             return self._helper
         return left[0] if left else None
@@ -113,9 +114,15 @@ class Repair:
         self._retry_ms = RETRY_MS_MIN
         self.lost = None
 
-    def refused(self, replica: int) -> None:
-        """It answered that it does not have the batch intact."""
-        self._refused.add(replica)
+    def refused(self, replica: int, starts_at: int = 0) -> None:
+        """It answered that it does not have the batch intact. `starts_at`: because its log starts
+        there, after the batch."""
+        self._refused[replica] = starts_at
+
+    def deleted_before(self, in_sync: Sequence[int]) -> int:
+        """Up to there the other in-sync replicas have deleted the records; 0: one of them has not,
+        or was not asked, or there is none."""
+        return min((self._refused.get(each, 0) for each in in_sync), default=0)
 
     def silent(self, replica: int) -> None:
         """It did not answer, or does not know yet whether it has the batch."""
