@@ -35,6 +35,8 @@ from tests.support.waiting import wait_until
 
 BATCH = 1_000
 RATIO_MAX, MEMORY_MAX_GB = 1.5, 4.0
+START_S = 1_200
+"""Until the first commit of a run; a machine with other work on it is no fault."""
 
 FILE = """
 version: 1
@@ -86,7 +88,9 @@ class Proof(Lab):
         """A run that dies at a random moment after its first commit."""
         before, process = self.commits(), self.start("run", str(file), "--json")
         try:
-            wait_until(lambda: self.commits() > before or process.poll() is not None, 300, "work")
+            wait_until(
+                lambda: self.commits() > before or process.poll() is not None, START_S, "work"
+            )
             # The random moment is the fault itself.
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=self.random.uniform(0, 6))
