@@ -241,7 +241,7 @@ class _RangeReader:
 
     def _archived(self) -> Iterator[tuple[int, ArchivedRows]]:
         """The rows below the local log start, from the archive's files. None where it has none:
-        then the broker's answer says what is lost. Raises ReadError."""
+        then the broker's answer is what counts. Raises ReadError."""
         tp = self._wanted.partition
         while not self._stopped.is_set():
             try:
