@@ -30,9 +30,13 @@ from josefine_spark.options.options import (
     UnreadableBatches,
 )
 from josefine_spark.read.admission import OffsetRange
-from josefine_spark.read.archive_files import EARLIEST_LOCAL, archive_of, batches_of
+from josefine_spark.read.archive_files import (
+    EARLIEST_LOCAL,
+    ArchivedClient,
+    archive_of,
+    batches_of,
+)
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
-from josefine_spark.read.input_partitions import planning_client
 from josefine_spark.read.one_by_one import OneByOne
 from josefine_spark.read.unreadable_rows import with_mark
 
@@ -357,7 +361,8 @@ class _RangeReader:
         if self._archive() is None:
             earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
         else:
-            earliest = planning_client(self._options).list_offsets({tp: EARLIEST})[tp].offset
+            archived = ArchivedClient(self._options.connection)
+            earliest = archived.list_offsets({tp: EARLIEST})[tp].offset
             if earliest <= self._offset:
                 # A hole: the archive ends before the first record that brokers have.
                 earliest = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset
