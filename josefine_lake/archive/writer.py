@@ -200,6 +200,7 @@ def archive_writer(
     )
 
     def retention_ms() -> int | None:
+        # Asked for each time: a bound that was raised meanwhile must count.
         configs = client.describe_configs([table.topic])[table.topic]
         found = int(configs[RETENTION].value or NO_BOUND)
         return None if found == NO_BOUND else found

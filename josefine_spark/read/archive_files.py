@@ -1,6 +1,6 @@
 """Reads below the local log start from an archive's own files, for `archive=auto`.
 
-Rules: what a topic's archive is, its configs say, looked up once for each topic and process; a
+Rules: a topic's archive is found by its configs, once for each topic and process; a
 topic without one is asked for again after a while. Below the local log start (ListOffsets -4) the
 files are read, above it the brokers: the broker's answer to the same question moves the seam, so no
 offset is read twice or left out while retention deletes. `josefine_lake` is loaded by its name,

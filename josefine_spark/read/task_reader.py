@@ -30,9 +30,13 @@ from josefine_spark.options.options import (
     UnreadableBatches,
 )
 from josefine_spark.read.admission import OffsetRange
-from josefine_spark.read.archive_files import EARLIEST_LOCAL, archive_of, batches_of
+from josefine_spark.read.archive_files import (
+    EARLIEST_LOCAL,
+    ArchivedClient,
+    archive_of,
+    batches_of,
+)
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
-from josefine_spark.read.input_partitions import planning_client
 from josefine_spark.read.one_by_one import OneByOne
 from josefine_spark.read.unreadable_rows import with_mark
 
@@ -241,7 +245,7 @@ class _RangeReader:
 
     def _archived(self) -> Iterator[tuple[int, ArchivedRows]]:
         """The rows below the local log start, from the archive's files. None where it has none:
-        then the broker's answer says what is lost. Raises ReadError."""
+        then the broker's answer is what counts. Raises ReadError."""
         tp = self._wanted.partition
         while not self._stopped.is_set():
             try:
@@ -357,7 +361,8 @@ class _RangeReader:
         if self._archive() is None:
             earliest = self._client().list_offsets({tp: EARLIEST})[tp].offset
         else:
-            earliest = planning_client(self._options).list_offsets({tp: EARLIEST})[tp].offset
+            archived = ArchivedClient(self._options.connection)
+            earliest = archived.list_offsets({tp: EARLIEST})[tp].offset
             if earliest <= self._offset:
                 # A hole: the archive ends before the first record that brokers have.
                 earliest = self._client().list_offsets({tp: EARLIEST_LOCAL})[tp].offset

@@ -41,7 +41,7 @@ class Leaf(NamedTuple):
 
 
 class Unseen:
-    """What a footer does not tell of the rows. Mutable; `add` gets the rows of each row group."""
+    """What a footer lacks about the rows. Mutable; `add` gets the rows of each row group."""
 
     def __init__(self, schema: Any, columns_max: int = INDEXED_COLUMNS) -> None:
         """`schema`: Arrow's, of the file."""
@@ -72,7 +72,7 @@ class Unseen:
 
 
 def unseen_in(path: Any, footer: Any, columns_max: int) -> Unseen:
-    """What the footer of an existing file does not tell; only such columns are read."""
+    """What the footer of an existing file lacks; only such columns are read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -61,7 +61,7 @@ FILES = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(files=FILES)
 def test_each_partition_loses_its_files_up_to_the_first_with_a_young_record(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[int, int | None]]]

@@ -23,7 +23,7 @@ from tests.unit.josefine_lake.writer.filtered_rows import (
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(files=FILES, hows=st.lists(FILTERS, min_size=1, max_size=12))
 def test_a_reader_that_skips_files_finds_the_rows_of_its_filter(
     tmp_path_factory: pytest.TempPathFactory, files: Any, hows: list[Filter]
