@@ -24,7 +24,9 @@ target = broker_fixture(group__initial_rebalance_delay_ms=0)
 
 
 def create(broker: Any, topic: str, partitions: int = 1, **configs: str) -> None:
-    named = {name.replace("__", "."): each for name, each in configs.items()}
+    # The records are years old.
+    named = {"retention.ms": "-1"}
+    named |= {name.replace("__", "."): each for name, each in configs.items()}
     with BlockingClient(broker.bootstrap) as client:
         client.create_topics([NewTopic(topic, partitions, configs=named)])
         client.partition_count(topic)
