@@ -144,8 +144,12 @@ def _archive_errors() -> Iterator[None]:
 
     try:
         yield
-    except (StoppedTable, DeltaError) as error:
+    except StoppedTable as error:
         raise UserError(f"archive not read: {error}") from error
+    except DeltaError as error:
+        # The lines after the first one are places in the code of delta-rs.
+        first = str(error).partition("\n")[0]
+        raise UserError(f"archive not read: {first}") from error
 
 
 def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive.writer import archive_writer
 from josefine_lake.config.table_topic import TableTopic
-from josefine_lake.writer.once import Done
+from josefine_lake.writer.once import FAILURES, Done, failure
 from josefine_lake.writer.verdicts import StoppedTable
 
 
@@ -19,7 +19,7 @@ def run_once(
     *,
     trust: bool,
 ) -> Iterator[Done]:
-    """Yield each archive's result. Raises KafkaError, CorruptData, DeltaError and OSError."""
+    """Yield each archive's result. Raises KafkaError and CorruptData."""
     for archive in archives.values():
         rows = 0
         try:
@@ -28,6 +28,8 @@ def run_once(
             rows = writer.rows
         except StoppedTable as error:
             yield Done(table=archive, rows=rows, stopped=str(error))
+        except FAILURES as error:
+            yield Done(table=archive, rows=rows, stopped=failure(archive, error))
         else:
             yield Done(table=archive, rows=rows)
         if stopping():

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from deltalake.exceptions import DeltaError
+
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.table_topic import TableTopic
-from josefine_lake.formats.registry import RegistryUnavailableError
 from josefine_lake.writer.table_writer import TableWriter
+from josefine_lake.writer.topic_reader import OutOfRangeError
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import committer, world_of
 from pipelines.exactly_once.offset_chain import Verdict
+
+FAILURES = (DeltaError, OSError, OutOfRangeError)
+"""Of a table, its schema file or its registry; another run may continue after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +38,8 @@ def run_once(
     trust: bool,
     renames: Mapping[str, str],
 ) -> Iterator[Done]:
-    """Yield each table's result. Raises KafkaError, CorruptData, DeltaError and OSError. A schema
-    file or registry that does not answer is the matter of its table alone."""
+    """Yield each table's result. Raises KafkaError and CorruptData: what is wrong with a table, its
+    schema file or its registry is the matter of that table alone."""
     for table in tables.values():
         rows, stop, verdict = 0, "", None
         try:
@@ -43,8 +48,14 @@ def run_once(
             rows = writer.rows
         except StoppedTable as error:
             stop, verdict = str(error), error.stopped.verdict
-        except (RegistryUnavailableError, FileNotFoundError, PermissionError) as error:
-            stop = f"table of topic `{table.topic}`: {error}"
+        except FAILURES as error:
+            stop = failure(table, error)
         yield Done(table=table, rows=rows, stopped=stop, verdict=verdict)
         if stopping():
             return
+
+
+def failure(table: TableTopic, error: Exception) -> str:
+    """One sentence: delta-rs adds the places in its own code, a line each."""
+    first = str(error).partition("\n")[0].strip() or type(error).__name__
+    return f"table of topic `{table.topic}` ({table.location}): {first}"

@@ -95,7 +95,7 @@ def start(table: TableTopic, sides: Sides, *, trust: bool = False) -> Ready | St
         begun = begins(table.chain, sides.others, ids, renames={}, new_chains=())
         if isinstance(begun, Stop):
             return begun
-    # An archive is read by offsets alone: it has room for one topic of its name, whoever trusts it.
+    # An archive is read by offsets alone, so it has room for one topic of its name, trusted or not.
     is_settled = trust and not (table.is_archive and tip and tip.reached.recreated(ids))
     wrong = None if is_settled else _contradiction(table, tip, sides, ids)
     if wrong is not None:

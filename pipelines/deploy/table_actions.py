@@ -120,8 +120,8 @@ def why_not(state: TableState) -> str | None:
 
 
 def constraints_beyond(state: TableState, own: Iterable[str]) -> list[str]:
-    """The CHECK constraints of a table that are not among `own`, which Delta names in small
-    letters."""
+    """The CHECK constraints of a table that are not among `own`. Delta's names are in lower
+    case."""
     known = {name.lower() for name in own}
     settings = state.metadata.get("configuration", {})
     names = [key.removeprefix(_CONSTRAINTS) for key in settings if key.startswith(_CONSTRAINTS)]

@@ -4,7 +4,7 @@ an argument.
 A client gets its subscription, then pushes at the interval that it was given. What comes earlier
 than that is refused, so that no client costs more than another. A client that pushed nothing for
 three intervals is forgotten, and the oldest ones if there are too many, or if they have too much
-text. Without prefixes nobody is asked, and whoever asks or pushes is refused.
+text. Without prefixes no client is asked, and one that asks or pushes is refused.
 """
 
 import zlib
