@@ -83,7 +83,9 @@ class Archived(Lake):
         changed = {"log": Log(self), "commit_offsets": reached}
         world = type(world)(**{**_fields(world), **changed})
         with mock.patch.object(notes, "stop", self.stops.append):
-            Writer(self.table, world, notes, lambda: None).run(lambda: False, once=True, trust=trust)
+            Writer(self.table, world, notes, lambda: None).run(
+                lambda: False, once=True, trust=trust
+            )
 
     def replaced_from(self, offset: int, epoch: int, *values: bytes) -> None:
         """Another leader ended the log here, and wrote these."""
