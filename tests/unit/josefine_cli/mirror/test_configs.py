@@ -1,6 +1,9 @@
 """Which configs a mirror takes over, and what its commands refuse."""
 
+from typing import Any
+
 from josefine_broker.client.admin import ConfigEntry
+from josefine_cli.mirror.access import acls_of
 from josefine_cli.mirror.command import app
 from josefine_cli.mirror.configs import changes, served
 from josefine_cli.mirror.copier import SESSION_PREFIX
@@ -55,4 +58,6 @@ def test_cut_over_names_a_source_or_does_without() -> None:
 
 
 def test_no_pattern_asks_no_broker() -> None:
-    assert matching_groups(None, ()) == []
+    nobody: Any = None
+    assert matching_groups(nobody, ()) == []
+    assert acls_of(nobody, (), ()) == []
