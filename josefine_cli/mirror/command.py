@@ -157,6 +157,7 @@ def run(
         finally:
             copier.pause()
         stopped = signals.number
+        # A cut-over ends a running mirror, which is no failure.
         cut = {topic for topic in topics if was_cut_over(both.target, topic)}
     for topic in sorted(cut):
         note(f"topic '{topic}' was cut over")
@@ -187,6 +188,7 @@ def _copy(
                     note(
                         f"mirrors have what their sources have: {copier.copied_bytes} bytes copied"
                     )
+            # After the append: a group must not be ahead of the records that are here.
             is_due = time.monotonic() >= groups_due_s
             if groups and (is_due or once):
                 groups_due_s = time.monotonic() + GROUPS_EVERY_S
@@ -251,6 +253,7 @@ def cutover(
             cut = cut_over_as_is(target, topics, note)
     else:
         with _connected(source, source_config, bootstrap) as both:
+            # A session of its own: a mirror that runs must not append any more.
             session = new_session()
             found = _claim(both, topics, session, -1)
             copier = Copier(both.source, both.target, session)
@@ -296,6 +299,7 @@ def verify(
             check = check_compacted if found.compacts else check_partition
             what = "records" if found.compacts else "batches"
             for tp in tps:
+                # Each side deletes in its own time.
                 start = max(theirs[tp].start, ours[tp].start)
                 shared = Ends(start, max(start, min(theirs[tp].end, ours[tp].end)))
                 result = check(both.source, both.target, tp, shared)
@@ -331,6 +335,7 @@ def acls(
     Example: josefine mirror acls --from kafka1:9092 --topic orders --group 'orders-*' --execute
     """
     with _connected(source, source_config, bootstrap) as both:
+        # Only what names these topics and groups: other rules may mean other things here.
         found = acls_of(both.source, topics, groups or [])
         if execute and found:
             add_acls(both.target, found)
@@ -366,6 +371,7 @@ def status(
         known = target.metadata()
         names = [name for name, topic in known.topics.items() if not topic.is_internal]
         configs = target.describe_configs(names) if names else {}
+        # A cut-over topic keeps the name of its source.
         mirrored = {n: c for n, c in sorted(configs.items()) if SOURCE in c and c[SOURCE].value}
         tps = [tp for name in mirrored for tp in known.partitions_of(name)]
         ours, theirs = ends_of(target, tps), _their_ends(source, source_config, tps)

@@ -152,6 +152,7 @@ def continue_with(position: int, records: memoryview) -> Append | Verdict | None
         for at, header in iter_batches(records):
             if header.base_offset < next_offset:
                 return _differs(header.base_offset)
+            # Compaction removed what is between: the target's log must have no hole.
             if header.base_offset > next_offset:
                 if end > start:
                     parts.append(records[start:end])

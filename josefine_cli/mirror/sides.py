@@ -89,6 +89,7 @@ def claim(
         new = NewTopic(topic, source.partitions, replication_factor, configs)
         target.create_topics([new])
         return unserved
+    # A topic of clients must never become a mirror: its records would have to go.
     identity = found[SOURCE].value if SOURCE in found else None
     if identity is None:
         raise UserError("the target cannot be mirrored into: its brokers are an older Josefine")

@@ -151,6 +151,7 @@ def _append(
         stamp(records, start, header.base_offset, partition.leader_epoch)
     data = records[new[0].start :]
     headers = [parse_header(records, start) for start, _, _ in new]
+    # One write for all, as a follower does; where a roll or a sync is due, one by one.
     try:
         is_written = len(new) > 1 and log.append_copies(data, headers, now_ms)
         for header, (start, _, marker) in zip(headers, new, strict=True):
