@@ -17,6 +17,7 @@ from uuid import UUID
 from josefine_broker.api.rules.asker import Asker, asker_of
 from josefine_broker.api.shared import archived_fetch as archived
 from josefine_broker.api.shared.hints import leader_of, node_endpoints
+from josefine_broker.api.shared.transactions import aborted_among
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
@@ -43,7 +44,6 @@ from josefine_broker.engine.replicas.fetch_follower import (
 from josefine_broker.engine.replicas.leading import submit_isr_changes
 from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
 from josefine_broker.wire.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
@@ -329,24 +329,11 @@ def _read(
         partition.high_watermark,
         stable,
         log_start,
-        _aborted(partition, offset, records) if isolation == READ_COMMITTED else None,
+        aborted_among(partition, offset, records) if isolation == READ_COMMITTED else None,
         -1,
         records,
     )
     return answer, size
-
-
-def _aborted(
-    partition: Partition, offset: int, records: Sequence[Buffer]
-) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions that may include these records, read from `offset`."""
-    transactions = partition.producers.transactions
-    if not records or not transactions.has_aborted:
-        return ()
-    headers = [header for _, header in iter_batches(records[-1])]
-    end = headers[-1].end_offset if headers else partition.last_stable_offset
-    found = transactions.aborted_between(offset, end)
-    return tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in found)
 
 
 def _answer(

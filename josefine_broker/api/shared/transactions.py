@@ -1,15 +1,20 @@
 """Code shared by the handlers of transactions."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.engine.context import Context, RequestInfo
+from josefine_broker.engine.hosted import Buffer
 from josefine_broker.engine.metadata.changes import AllocateProducerIds
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION, TRANSACTIONS_LEVEL
+from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producer_ids import BLOCK_IDS
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.transactions.values import Producer
+from josefine_broker.records.batch import iter_batches
+from josefine_broker.wire.fetch import AbortedTransaction
 
 FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 """By key: the first version whose clients know PRODUCER_FENCED (KIP-588)."""
@@ -77,3 +82,16 @@ def check_transactions(ctx: Context) -> None:
             ErrorCode.unsupported_version,
             f"transactions are served from {JOSEFINE_VERSION} {TRANSACTIONS_LEVEL} on: finalize it",
         )
+
+
+def aborted_among(
+    partition: Partition, offset: int, records: Sequence[Buffer]
+) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that may include these records, read from `offset`."""
+    transactions = partition.producers.transactions
+    if not records or not transactions.has_aborted:
+        return ()
+    headers = [header for _, header in iter_batches(records[-1])]
+    end = headers[-1].end_offset if headers else partition.last_stable_offset
+    found = transactions.aborted_between(offset, end)
+    return tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in found)
