@@ -13,6 +13,7 @@ from tests.simulation.cluster.faults import NEW_SINCE, Faults, draw_faults
 from tests.simulation.cluster.group_mutants import GROUP_MUTANTS
 from tests.simulation.cluster.mutants import MUTANTS, Mutant
 from tests.simulation.cluster.participant_mutants import PARTICIPANT_MUTANTS
+from tests.simulation.cluster.plain_mutants import PLAIN_MUTANTS
 from tests.simulation.cluster.run import simulate
 from tests.simulation.cluster.share_mutants import SHARE_MUTANTS
 from tests.simulation.cluster.transfer_mutants import TRANSFER_MUTANTS
@@ -51,7 +52,7 @@ def caught_by(mutant: Mutant) -> int | None:
 
 ALL = (
     *MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS, *PARTICIPANT_MUTANTS,
-    *SHARE_MUTANTS,
+    *SHARE_MUTANTS, *PLAIN_MUTANTS,
 )  # fmt: skip
 
 
