@@ -98,8 +98,7 @@ def handle(ctx: Context, info: RequestInfo, request: FetchRequest) -> FetchRespo
     if request.replica_id >= 0 and ctx.parked.followers.events != news:
         # The offsets this fetch confirmed caused an append: a marker, or a request that waited for
         # it.
-        found = _read_all(ctx, info, request, plan, is_first=False)
-        return _answer(ctx, info, plan, found.results)
+        return read_again(ctx, info, request, plan)
     if request.replica_id >= 0:
         follower = _WaitingFollower(ctx, info, request, plan)
         ctx.parked.park(follower, follower=request.replica_id)
@@ -281,15 +280,8 @@ def _sent_elsewhere(
             best, best_end = broker_id, follower.end_offset
     if best < 0:
         return None
-    high_watermark = partition.high_watermark
-    return FetchPartitionResponse(
-        part.index,
-        0,
-        high_watermark,
-        partition.last_stable_offset,
-        log.log_start_offset,
-        preferred_read_replica=best,
-    )
+    fields = part.index, 0, partition.high_watermark, partition.last_stable_offset
+    return FetchPartitionResponse(*fields, log.log_start_offset, preferred_read_replica=best)
 
 
 def _read(
