@@ -1,4 +1,4 @@
-"""The waits of produce requests for several partitions: for every batch, and no longer than that."""
+"""Produce requests for several partitions wait for each of their batches, no longer than that."""
 
 from __future__ import annotations
 
