@@ -23,6 +23,7 @@ from tests.simulation.cluster.consumers import Consumer
 from tests.simulation.cluster.damage import note_unwritten
 from tests.simulation.cluster.describe import describe
 from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
+from tests.simulation.cluster.given_up import AFTER_MS, accept_losses
 from tests.simulation.cluster.group_watch import GroupWatch
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
@@ -525,6 +526,8 @@ class World:
                 self.start(id_)
         for producer in self.producers:
             producer.is_sending = False
+        for after_ms in AFTER_MS:
+            self.scheduler.at(after_ms, partial(accept_losses, self))
 
     def _repair_logs(self) -> None:
         """Every broker verifies all of its logs, as an operator may have it do; all must be whole
