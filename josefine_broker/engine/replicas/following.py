@@ -100,7 +100,7 @@ def _follow(
             fetcher.fail(copy.key, now_ms)
             return
         elif (place := answer.diverging or _starts_before(hosted, answer.records)) is not None:
-            moved = _truncate(ctx, tp, hosted, *place)
+            moved = _truncate(ctx, tp, hosted, *place, by_epochs=answer.diverging is not None)
             if not moved:
                 fetcher.pause(copy.key, now_ms + HALT_MS)
         elif partition.awaits_repair:
@@ -302,19 +302,30 @@ def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
 
 
 def _truncate(
-    ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: LeaderEpoch, end_offset: int
+    ctx: Context,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    epoch: LeaderEpoch,
+    end_offset: int,
+    *,
+    by_epochs: bool,
 ) -> bool:
     """The leader's largest epoch not above our last one is `epoch`, which ended at `end_offset`:
     truncate to that offset, or to the end of that epoch here if it is smaller. False: not before
     the repair, because damage hides later epochs here, and the cut would take committed records,
-    of which these may be the only intact copy."""
+    of which these may be the only intact copy. `by_epochs`: the leader compared epochs; otherwise
+    it has sent a batch that ours does not equal."""
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
     # Both logs agree up to the smaller of the two ends of that epoch (KIP-101).
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
         raise CorruptData(f"the leader sent end offset {end_offset} for epoch {epoch}")
-    if partition.awaits_repair and not partition.may_be_cut_to(target):
+    # An unclean election allows a cut below the high watermark, but it does not show that the logs
+    # differ: hidden epochs make a log that is equal to its leader's look shorter.
+    is_committed = target < partition.high_watermark
+    is_kept = is_committed and (by_epochs or not partition.may_be_cut_to(target))
+    if partition.awaits_repair and is_kept:
         return False
     check_cut(ctx, tp, hosted, target)
     ctx.hosted.counters.truncations += 1
