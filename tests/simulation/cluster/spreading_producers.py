@@ -88,11 +88,11 @@ class SpreadingProducer(ProducingClient):
 
     def _next(self) -> None:
         """A request, if it is time, to a broker that leads what a batch waits for, or may go to."""
+        self._drop_lost()
         if self.is_idempotent and self.producer_id == NO_PRODUCER_ID and self.is_sending:
             self._sequences.clear()
             self.begin(self._pause)
             return
-        self._drop_lost()
         known = [each.target for each in self._again]
         if self.is_sending:
             known += self.targets()
