@@ -2,7 +2,8 @@
 serves afterwards (`engine/partition/catch_up.py`).
 
 The image shows the doubt: the election has recorded its own epoch as that of an unclean election
-(`metadata/apply.py`), because the log may lack acknowledged records.
+(`metadata/apply.py`), because the log may lack acknowledged records. Images below that feature
+level record none, so there a leader goes by what its own start found.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def must_catch_up(
     that it does."""
     partition, every = hosted.partition, ctx.hosted.catching_up
     known = every.get(tp)
-    is_in_doubt = entry.unclean_epoch == entry.leader_epoch and len(entry.replicas) > 1
+    is_recorded = entry.unclean_epoch == entry.leader_epoch
+    # Images below the feature level that keeps doubts do not record it.
+    has_doubt = is_recorded or (hosted.ends_in_damage and not ctx.image.keeps_doubts)
+    is_in_doubt = has_doubt and len(entry.replicas) > 1
     # A leader that served in the epoch before has nothing to learn.
     if not is_in_doubt or partition.is_leader or ctx.ports.forward is None:
         every.pop(tp, None)

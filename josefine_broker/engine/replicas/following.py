@@ -87,29 +87,29 @@ def _follow(
     partition, its_log = hosted.partition, hosted.log
     # After an exception the copy does not move: the next fetch acknowledges only what is here.
     moved, size = False, 0
-    if partition.awaits_repair and not answer.error_code:
+    # Our log is outside of the leader's range. Without its log start there is no place to restart.
+    is_outside = answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0
+    if partition.awaits_repair and (is_outside or not answer.error_code):
         hosted.served_by = fetcher.leader_id, copy.leader_epoch
     try:
-        # Our log is outside of the leader's range. Without its log start there is no place to
-        # restart.
-        if answer.error_code == ErrorCode.offset_out_of_range and answer.log_start_offset >= 0:
-            restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
-            moved = True
+        if is_outside:
+            # Not before a repair: while damage hides epochs, the leader may find no common one
+            # although both logs have the same committed records.
+            if moved := not partition.awaits_repair:
+                restart(ctx, tp, hosted, answer.log_start_offset, answer.high_watermark)
         elif answer.error_code:
             _complain(ctx, tp, ErrorCode(answer.error_code).name)
             fetcher.fail(copy.key, now_ms)
             return
         elif (place := answer.diverging or _starts_before(hosted, answer.records)) is not None:
-            moved = _truncate(ctx, tp, hosted, *place)
-            if not moved:
-                fetcher.pause(copy.key, now_ms + HALT_MS)
-        elif partition.awaits_repair:
+            moved = _truncate(ctx, tp, hosted, *place, by_epochs=answer.diverging is not None)
+        elif answer.records and not partition.awaits_repair:
+            size = append_fetched(ctx, tp, hosted, answer.records)
+            moved = size > 0
+        if partition.awaits_repair and not moved:
             # It has asked where to cut its log. Not all of its epochs are known, so a log that
             # differs may look the same: nothing is appended, or known to be committed.
             fetcher.pause(copy.key, now_ms + HALT_MS)
-        elif answer.records:
-            size = append_fetched(ctx, tp, hosted, answer.records)
-            moved = size > 0
         moved |= _follow_start(hosted, answer.log_start_offset)
     except (KafkaError, CorruptData) as error:
         note_limit(ctx, tp, hosted, error)
@@ -302,19 +302,30 @@ def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
 
 
 def _truncate(
-    ctx: Context, tp: TopicPartition, hosted: HostedPartition, epoch: LeaderEpoch, end_offset: int
+    ctx: Context,
+    tp: TopicPartition,
+    hosted: HostedPartition,
+    epoch: LeaderEpoch,
+    end_offset: int,
+    *,
+    by_epochs: bool,
 ) -> bool:
     """The leader's largest epoch not above our last one is `epoch`, which ended at `end_offset`:
     truncate to that offset, or to the end of that epoch here if it is smaller. False: not before
     the repair, because damage hides later epochs here, and the cut would take committed records,
-    of which these may be the only intact copy."""
+    of which these may be the only intact copy. `by_epochs`: the leader compared epochs; otherwise
+    it has sent a batch that ours does not equal."""
     partition, its_log = hosted.partition, hosted.log
     our_epoch, our_end = partition.epochs.end_of(epoch, its_log.log_end_offset)
     # Both logs agree up to the smaller of the two ends of that epoch (KIP-101).
     target = end_offset if our_epoch < 0 else min(end_offset, our_end)
     if target < 0:
         raise CorruptData(f"the leader sent end offset {end_offset} for epoch {epoch}")
-    if partition.awaits_repair and not partition.may_be_cut_to(target):
+    # An unclean election allows a cut below the high watermark, but it does not show that the logs
+    # differ: hidden epochs make a log that is equal to its leader's look shorter.
+    is_committed = target < partition.high_watermark
+    is_kept = is_committed and (by_epochs or not partition.may_be_cut_to(target))
+    if partition.awaits_repair and is_kept:
         return False
     check_cut(ctx, tp, hosted, target)
     ctx.hosted.counters.truncations += 1

@@ -11,6 +11,7 @@ import pytest
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.metadata.features import SUPPORTED
+from josefine_broker.engine.metadata.image import COMPLETENESS_LEVEL, JOSEFINE_VERSION
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.partition.catch_up import RETRY_MS
 from josefine_broker.engine.partition.replica_role import ReplicaState
@@ -136,6 +137,27 @@ def test_replica_that_is_down_is_waited_for_where_damage_hid_the_end_of_the_log(
 
     assert cluster.values(2) == VALUES, "broker 3 has them"
     assert cluster.state() is ReplicaState.LEADER
+    assert not cluster.hosted(2).ends_in_damage
+
+
+@pytest.mark.parametrize("ends_in_damage", [True, False])
+def test_leader_whose_log_ends_in_damage_asks_also_where_images_keep_no_doubts(
+    ends_in_damage: bool,
+) -> None:
+    """Nothing recorded its doubt, and it led without committed records (life 1038)."""
+    cluster = Doubted(ends_in_damage=ends_in_damage)
+    old_level = dict(cluster.image.features) | {JOSEFINE_VERSION: COMPLETENESS_LEVEL - 1}
+    cluster.image = replace(cluster.image, features=old_level)
+    for ctx in cluster.ctx.values():
+        ctx.image = replace(ctx.image, features=old_level)
+
+    cluster.lead(2, isr=(2,))
+
+    assert cluster.entry().unclean_epoch < cluster.entry().leader_epoch
+    assert cluster.hosted(2).partition.is_leader is not ends_in_damage
+    cluster.go()
+    assert cluster.state() is ReplicaState.LEADER
+    assert cluster.values(2) == (VALUES if ends_in_damage else VALUES[:2])
     assert not cluster.hosted(2).ends_in_damage
 
 

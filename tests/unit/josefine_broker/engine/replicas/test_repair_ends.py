@@ -9,10 +9,12 @@ import pytest
 
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX
+from josefine_broker.engine.replicas.leading import begin_to_follow
 from josefine_broker.records.batch import parse_header, stamp
 from tests.unit.josefine_broker.api.world import batch_of
 from tests.unit.josefine_broker.engine.replicas.test_repairing import (
     LOG,
+    TP,
     VALUES,
     Damaged,
     differing,
@@ -168,3 +170,73 @@ def test_intact_batch_of_a_later_epoch_gives_way_only_to_the_log_of_the_partitio
     is_replaced = case == "a leader that serves"
     assert cluster.values(2) == [*VALUES, b"of a leader who lost" if is_replaced else b"f"]
     assert not cluster.damaged(2)
+
+
+@pytest.mark.parametrize("case", ["", "a leader elected in doubt", "its high watermark is lost"])
+def test_log_that_awaits_its_repair_does_not_restart_as_its_end_is_past_its_leaders(
+    case: str,
+) -> None:
+    """The leader of a shorter log finds no common epoch, because damage hides all of them here. A
+    restart would remove the only intact copy of a committed record."""
+    cluster = differing()
+    hosted = cluster.hosted(2)
+    hosted.partition.high_watermark = known = 0 if "is lost" in case else 5
+    if "in doubt" in case:
+        hosted.partition.unclean_epoch = hosted.partition.leader_epoch
+    for broker_id in (1, 3):
+        cluster.spoil(broker_id, 1)
+    cluster.repair(2)
+    cluster.silent = {1, 3}
+
+    cluster.run()
+
+    assert cluster.log_end(2) >= 5
+    assert cluster.high_watermark(2) == known
+    cluster.silent = set()
+    for _ in range(3):
+        for broker_id in (2, 3, 1):
+            cluster.repair(broker_id, after_ms=RETRY_MS_MAX)
+            cluster.run()
+    assert not cluster.hosted(2).partition.awaits_repair
+    for broker_id in (1, 2, 3):
+        assert not cluster.damaged(broker_id)
+        assert cluster.values(broker_id) == VALUES
+
+
+def test_log_that_awaits_its_repair_restarts_if_its_leader_has_deleted_all_of_it() -> None:
+    cluster = differing()
+    for value in (b"v", b"w", b"x", b"y"):
+        cluster.produce(3, value, acks=1)
+    cluster.hosted(3).log.delete_before(8)
+    cluster.repair(2)
+
+    cluster.run()
+    cluster.repair(2)
+    cluster.run()
+
+    assert cluster.hosted(2).log.log_start_offset == 8
+    assert not cluster.hosted(2).partition.awaits_repair
+    assert cluster.values(2) == [b"y"]
+
+
+@pytest.mark.parametrize(
+    ("is_committed", "in_doubt"),
+    [(False, False), (True, False), (True, True)],
+    ids=["not committed", "committed", "committed, a leader elected in doubt"],
+)
+def test_log_that_ends_within_a_batch_of_its_leader_is_cut_below_its_high_watermark_only_in_doubt(
+    is_committed: bool, in_doubt: bool
+) -> None:
+    """The batch shows that both logs differ, and an unclean election that the leader's counts."""
+    cluster = differing()
+    hosted = cluster.hosted(2)
+    hosted.log.truncate_to(6)
+    hosted.partition.high_watermark = 6 if is_committed else 5
+    if in_doubt:
+        hosted.partition.unclean_epoch = hosted.partition.leader_epoch
+    cluster.produce(3, b"x", b"y", acks=1)
+    begin_to_follow(cluster.ctx[2], TP, hosted)
+
+    cluster.run()
+
+    assert cluster.log_end(2) == (5 if in_doubt or not is_committed else 6)
