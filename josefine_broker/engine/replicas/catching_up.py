@@ -7,6 +7,7 @@ The image shows the doubt: the election has recorded its own epoch as that of an
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
@@ -15,6 +16,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import PartitionEntry
 from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp
+from josefine_broker.engine.partition.repair.flipped_epochs import with_rising_epochs
 from josefine_broker.engine.partition.repair.repair import order_of
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.replicas.following import HaltError, append_fetched, restart
@@ -165,7 +167,7 @@ class CatchUps:
         records = b"".join(found_there.records or ())
         # A batch that does not fit is damaged there: that replica may have an intact one later.
         try:
-            found = _continuing(records, None if has_ours else last)
+            found = _continuing(records, last, has_ours=has_ours)
             if found is not None and not found and not has_ours:
                 # Our last batch may fill an answer alone.
                 self._read(asked, has_ours=True)
@@ -299,11 +301,12 @@ class CatchUps:
             self._ask(tp, hosted, each)
 
     def _take(self, asked: _Question, found: memoryview) -> None:
-        """Append what continues our log. Raises KafkaError, CorruptData."""
+        """Append what continues our log, of one leader: what it has of later ones was compared with
+        nobody's batches. Raises KafkaError, CorruptData."""
         tp, hosted, each, replica, _, _ = asked
         before = hosted.log.log_end_offset
         try:
-            append_fetched(self._ctx, tp, hosted, [found])
+            append_fetched(self._ctx, tp, hosted, [_of_one_epoch(found)])
         finally:
             end = hosted.log.log_end_offset
             if end > before:
@@ -343,16 +346,37 @@ def _last_batch(hosted: HostedPartition) -> BatchHeader | None:
     return parse_header(found[0]) if found else None
 
 
-def _continuing(records: bytes, last: BatchHeader | None) -> memoryview | None:
-    """The batches after our last one; None: the other log does not have that one. Raises
-    CorruptData."""
-    data = memoryview(records)
+def _continuing(records: bytes, last: BatchHeader | None, *, has_ours: bool) -> memoryview | None:
+    """The batches after our last one; None: the other log does not have that one. `has_ours`: it
+    has, and they start after it. Raises CorruptData."""
     if last is None:
-        return data
-    for at, header in iter_batches(data):
-        is_same = header[:4] == last[:4] and header.crc == last.crc
-        return data[at + header.size_bytes :] if is_same else None
-    return None
+        return memoryview(with_rising_epochs(records))
+    if has_ours or _is_same(records, last):
+        records = with_rising_epochs(records, last.leader_epoch)
+    else:  # its epoch may have flipped there
+        records = with_rising_epochs(records)
+    if has_ours:
+        return memoryview(records)
+    if not _is_same(records, last):
+        return None
+    return memoryview(records)[last.size_bytes :]
+
+
+def _is_same(records: bytes, last: BatchHeader) -> bool:
+    """Whether the first batch there is our last one. Raises CorruptData."""
+    for _, header in iter_batches(memoryview(records)):
+        return header[:4] == last[:4] and header.crc == last.crc
+    return False
+
+
+def _of_one_epoch(found: memoryview) -> memoryview:
+    """The first of these batches, up to the first of another leader epoch."""
+    epoch = parse_header(found).leader_epoch
+    with suppress(CorruptData):  # the batches before it are appended
+        for at, header in iter_batches(found):
+            if header.leader_epoch != epoch:
+                return found[:at]
+    return found
 
 
 def _holds_back(hosted: HostedPartition, found: FetchPartitionResponse) -> bool:
