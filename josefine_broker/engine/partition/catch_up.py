@@ -6,8 +6,9 @@ appends them. Only a log that has its last batch continues it: two logs with the
 offset are equal before it.
 
 Rules: first everyone is asked, and then the batches of the latest leader epoch are taken: a batch
-of an earlier leader that the later one did not have was never committed. After progress everyone is
-asked again, because another replica may have the next batch. A replica that does not answer is
+of an earlier leader that the later one did not have was never committed. Only batches of one epoch
+are taken at once. After progress everyone is asked again, because another replica may have the next
+batch, or one of a later leader. A replica that does not answer is
 waited for while it is alive; where damage hid the end of this log, also while it is down: it may be
 the only one that has the rest. One whose next batch is damaged, and was committed, is waited for
 until another replica has that batch: its intact batches after it would be cut. An operator may give
@@ -18,6 +19,7 @@ the intact batches after them are taken.
 from collections.abc import Sequence
 
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.records.batch import NO_LEADER_EPOCH
 
 RETRY_MS = 250
 """Delay until silent replicas are asked again."""
@@ -42,8 +44,8 @@ class CatchUp:
         self.retry_at_ms: int | None = 0
         """When to continue; None while a replica is asked."""
         self._answered: set[int] = set()
-        self._offers: dict[int, LeaderEpoch] = {}
-        """The leader epoch of the next batch, of each replica that has it."""
+        self._offers: dict[int, tuple[LeaderEpoch, LeaderEpoch]] = {}
+        """The leader epoch of the next batch, of each replica that has it, and as it was sent."""
         self._silent: set[int] = set()
         self._damaged: set[int] = set()
         """Replicas whose next batch is damaged, and was committed."""
@@ -55,9 +57,13 @@ class CatchUp:
         asked = self._answered | self._silent | self._damaged | self._offers.keys()
         return next((each for each in replicas if each not in asked), None)
 
-    def offers(self, replica: int, leader_epoch: LeaderEpoch) -> None:
-        """It answered: it has the next batch, of this leader epoch."""
-        self._offers[replica] = leader_epoch
+    def offers(
+        self, replica: int, leader_epoch: LeaderEpoch, as_sent: LeaderEpoch = NO_LEADER_EPOCH
+    ) -> None:
+        """It answered: it has the next batch, of this leader epoch. `as_sent`: as that replica has
+        it, where later batches contradict that. It decides between two that would be of the same
+        epoch: if they are not the same batch, the contradiction is what is wrong."""
+        self._offers[replica] = leader_epoch, as_sent
 
     def has_no_more(self, replica: int) -> None:
         """It answered: it has nothing that continues this log."""

@@ -177,7 +177,8 @@ class CatchUps:
             elif is_taking:
                 self._take(asked, found)
             else:
-                each.offers(replica, parse_header(found).leader_epoch)
+                as_sent = parse_header(records, len(records) - len(found)).leader_epoch
+                each.offers(replica, parse_header(found).leader_epoch, as_sent)
         except (KafkaError, CorruptData) as error:
             self._ctx.ports.tell(
                 "the end of a log was not copied: it is tried again",
