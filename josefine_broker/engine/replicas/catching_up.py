@@ -15,7 +15,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import PartitionEntry
-from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp
+from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp, Offer
 from josefine_broker.engine.partition.repair.flipped_epochs import with_rising_epochs
 from josefine_broker.engine.partition.repair.repair import order_of
 from josefine_broker.engine.ports import Gravity
@@ -177,8 +177,7 @@ class CatchUps:
             elif is_taking:
                 self._take(asked, found)
             else:
-                as_sent = parse_header(records, len(records) - len(found)).leader_epoch
-                each.offers(replica, parse_header(found).leader_epoch, as_sent)
+                each.offers(replica, _offer_of(found, records))
         except (KafkaError, CorruptData) as error:
             self._ctx.ports.tell(
                 "the end of a log was not copied: it is tried again",
@@ -220,7 +219,9 @@ class CatchUps:
                 restart(self._ctx, tp, hosted, start, found.high_watermark)
                 each.moved()
             else:
-                each.offers(replica, each.leader_epoch)  # before any batch that continues ours
+                each.offers(
+                    replica, Offer(each.leader_epoch)
+                )  # before any batch that continues ours
         except (KafkaError, HaltError):
             each.silent(replica)
         self._ask(tp, hosted, each)
@@ -302,12 +303,12 @@ class CatchUps:
             self._ask(tp, hosted, each)
 
     def _take(self, asked: _Question, found: memoryview) -> None:
-        """Append what continues our log, of one leader: what it has of later ones was compared with
-        nobody's batches. Raises KafkaError, CorruptData."""
+        """Append what continues our log, as far as it was compared with the batches of the other
+        replicas. Raises KafkaError, CorruptData."""
         tp, hosted, each, replica, _, _ = asked
         before = hosted.log.log_end_offset
         try:
-            append_fetched(self._ctx, tp, hosted, [_of_one_epoch(found)])
+            append_fetched(self._ctx, tp, hosted, [_compared(found, each)])
         finally:
             end = hosted.log.log_end_offset
             if end > before:
@@ -370,12 +371,29 @@ def _is_same(records: bytes, last: BatchHeader) -> bool:
     return False
 
 
-def _of_one_epoch(found: memoryview) -> memoryview:
-    """The first of these batches, up to the first of another leader epoch."""
+def _offer_of(found: memoryview, records: bytes) -> Offer:
+    """The first batches in `found` that have one epoch, also as they were sent: at the end of
+    `records`. Raises CorruptData."""
+    epochs, end_offset = None, -1
+    sent = memoryview(records)[len(records) - len(found) :]
+    with suppress(CorruptData):  # the batches before it count
+        for at, header in iter_batches(found):
+            its_epochs = header.leader_epoch, parse_header(sent, at).leader_epoch
+            if epochs not in (None, its_epochs):
+                break
+            epochs, end_offset = its_epochs, header.end_offset
+    if epochs is None:
+        raise CorruptData("no record batch follows")
+    return Offer(*epochs, end_offset)
+
+
+def _compared(found: memoryview, each: CatchUp) -> memoryview:
+    """The first batches in `found`, up to one of another epoch, or one that was not compared."""
     epoch = parse_header(found).leader_epoch
+    end_offset = each.compared_to(epoch)
     with suppress(CorruptData):  # the batches before it are appended
         for at, header in iter_batches(found):
-            if header.leader_epoch != epoch:
+            if at and (header.leader_epoch != epoch or header.base_offset >= end_offset):
                 return found[:at]
     return found
 

@@ -200,6 +200,20 @@ def test_later_leaders_batch_is_not_passed_over_for_one_that_the_same_answer_has
     assert cluster.state() is ReplicaState.LEADER
 
 
+def test_no_more_of_an_earlier_leader_is_taken_than_a_later_one_had() -> None:
+    """The next batches of both are the same."""
+    cluster = Doubted()
+    add(cluster, 1, b"x", epoch=0)
+    add(cluster, 1, b"x2", epoch=0)
+    add(cluster, 3, b"y", epoch=1)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [*VALUES, b"y"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3], ids=["last", "next", "after the next"])
 @pytest.mark.parametrize("flipped", [(1,), (3,), (1, 3)], ids=["first", "second", "both"])
 @pytest.mark.parametrize("epoch", [1, 9], ids=["of a leader", "of none"])
