@@ -12,9 +12,8 @@ is asked again, because another replica may have the next batch, or one of a lat
 that does not answer is waited for while it is alive; where damage hid the end of this log, also
 while it is down: it may be the only one that has the rest. One whose next batch is damaged, and was
 committed, is waited for until another replica has that batch: its intact batches after it would be
-cut. An operator may give
-up what is missing there: then batches without records take the place of exactly those offsets, and
-the intact batches after them are taken.
+cut. An operator may give up what is missing there: then batches without records take the place of
+exactly those offsets, and the intact batches after them are taken.
 """
 
 from collections.abc import Sequence
