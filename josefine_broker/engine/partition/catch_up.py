@@ -78,9 +78,10 @@ class CatchUp:
 
     def compared_to(self, epoch: LeaderEpoch) -> int:
         """All that were offered of this epoch go on with it up to this offset. After it one of them
-        may go on with a later one: its leader did not have the rest of the earlier one."""
+        may go on with a later one: its leader did not have the rest of the earlier one. 0: none
+        was offered."""
         ends = (each.end_offset for each in self._offers.values() if each.epoch == epoch)
-        return min(ends, default=OFFSET_MAX)
+        return min(ends, default=0)
 
     def has_no_more(self, replica: int) -> None:
         """It answered: it has nothing that continues this log."""

@@ -388,12 +388,11 @@ def _offer_of(found: memoryview, records: bytes) -> Offer:
 
 
 def _compared(found: memoryview, each: CatchUp) -> memoryview:
-    """The first batches in `found`, up to one of another epoch, or one that was not compared."""
-    epoch = parse_header(found).leader_epoch
-    end_offset = each.compared_to(epoch)
+    """The first batch in `found`, and those after it that were compared, too."""
+    end_offset = each.compared_to(parse_header(found).leader_epoch)
     with suppress(CorruptData):  # the batches before it are appended
         for at, header in iter_batches(found):
-            if at and (header.leader_epoch != epoch or header.base_offset >= end_offset):
+            if at and header.base_offset >= end_offset:
                 return found[:at]
     return found
 

@@ -91,3 +91,4 @@ def test_what_is_taken_ends_where_the_first_replica_has_another_epoch() -> None:
     catch_up.offers(3, Offer(LeaderEpoch(0), end_offset=5))
 
     assert catch_up.compared_to(LeaderEpoch(1)) == 12
+    assert catch_up.compared_to(LeaderEpoch(2)) == 0

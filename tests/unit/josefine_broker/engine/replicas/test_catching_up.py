@@ -236,7 +236,8 @@ def test_epoch_that_flipped_to_a_later_one_hides_no_batch(
 def test_epoch_that_flipped_to_an_earlier_one_does_not_cost_its_batch() -> None:
     """Broker 1 has what an earlier leader did not get committed."""
     cluster = Doubted()
-    add(cluster, 1, b"x", epoch=0)
+    for value in (b"x", b"x2", b"x3", b"x4"):
+        add(cluster, 1, value, epoch=0)
     for value in (b"y", b"z", b"w"):
         add(cluster, 3, value, epoch=1)
     flip_epoch(cluster, 3, 5, epoch=0)
@@ -245,6 +246,22 @@ def test_epoch_that_flipped_to_an_earlier_one_does_not_cost_its_batch() -> None:
     cluster.go()
 
     assert cluster.values(2) == [*VALUES, b"y", b"z", b"w"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_epoch_after_our_last_batch_that_flipped_to_an_earlier_one_does_not_cost_its_batch() -> (
+    None
+):
+    """Both have the batch before it: that one is right."""
+    cluster = Doubted()
+    for broker_id in (2, 3):
+        write(cluster, broker_id, b"x", offset=2, epoch=1)
+    add(cluster, 3, b"y", epoch=0)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [b"a", b"b", b"x", b"y"]
     assert cluster.state() is ReplicaState.LEADER
 
 
