@@ -256,7 +256,8 @@ def test_epoch_after_our_last_batch_that_flipped_to_an_earlier_one_does_not_cost
     cluster = Doubted()
     for broker_id in (2, 3):
         write(cluster, broker_id, b"x", offset=2, epoch=1)
-    add(cluster, 3, b"y", epoch=0)
+    add(cluster, 3, b"y", epoch=1)
+    flip_epoch(cluster, 3, 3, epoch=0)
     cluster.lead(2, isr=(2,))
 
     cluster.go()
