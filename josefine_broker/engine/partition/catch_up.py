@@ -6,21 +6,38 @@ appends them. Only a log that has its last batch continues it: two logs with the
 offset are equal before it.
 
 Rules: first everyone is asked, and then the batches of the latest leader epoch are taken: a batch
-of an earlier leader that the later one did not have was never committed. After progress everyone is
-asked again, because another replica may have the next batch. A replica that does not answer is
-waited for while it is alive; where damage hid the end of this log, also while it is down: it may be
-the only one that has the rest. One whose next batch is damaged, and was committed, is waited for
-until another replica has that batch: its intact batches after it would be cut. An operator may give
-up what is missing there: then batches without records take the place of exactly those offsets, and
-the intact batches after them are taken.
+of an earlier leader that the later one did not have was never committed. Only batches of one epoch
+are taken at once, up to where the first replica has one of another epoch. After progress everyone
+is asked again, because another replica may have the next batch, or one of a later leader. A replica
+that does not answer is waited for while it is alive; where damage hid the end of this log, also
+while it is down: it may be the only one that has the rest. One whose next batch is damaged, and was
+committed, is waited for until another replica has that batch: its intact batches after it would be
+cut. An operator may give up what is missing there: then batches without records take the place of
+exactly those offsets, and the intact batches after them are taken.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.records.batch import NO_LEADER_EPOCH
 
 RETRY_MS = 250
 """Delay until silent replicas are asked again."""
+
+
+OFFSET_MAX = 2**63 - 1
+
+
+class Offer(NamedTuple):
+    """The next batches that a replica has: those of the first epoch. The later offer is taken."""
+
+    epoch: LeaderEpoch
+    as_sent: LeaderEpoch = NO_LEADER_EPOCH
+    """The epoch as that replica has it, where later batches there contradict that. It decides
+    between two of one epoch: if they are not the same batch, the contradiction is what is wrong."""
+    end_offset: int = OFFSET_MAX
+    """Of these batches, as far as they were sent."""
 
 
 class CatchUp:
@@ -42,8 +59,8 @@ class CatchUp:
         self.retry_at_ms: int | None = 0
         """When to continue; None while a replica is asked."""
         self._answered: set[int] = set()
-        self._offers: dict[int, LeaderEpoch] = {}
-        """The leader epoch of the next batch, of each replica that has it."""
+        self._offers: dict[int, Offer] = {}
+        """Of each replica that has the next batch."""
         self._silent: set[int] = set()
         self._damaged: set[int] = set()
         """Replicas whose next batch is damaged, and was committed."""
@@ -55,9 +72,16 @@ class CatchUp:
         asked = self._answered | self._silent | self._damaged | self._offers.keys()
         return next((each for each in replicas if each not in asked), None)
 
-    def offers(self, replica: int, leader_epoch: LeaderEpoch) -> None:
-        """It answered: it has the next batch, of this leader epoch."""
-        self._offers[replica] = leader_epoch
+    def offers(self, replica: int, offer: Offer) -> None:
+        """It answered: it has the next batches."""
+        self._offers[replica] = offer
+
+    def compared_to(self, epoch: LeaderEpoch) -> int:
+        """All that were offered of this epoch go on with it up to this offset. After it one of them
+        may go on with a later one: its leader did not have the rest of the earlier one. 0: none
+        was offered."""
+        ends = (each.end_offset for each in self._offers.values() if each.epoch == epoch)
+        return min(ends, default=0)
 
     def has_no_more(self, replica: int) -> None:
         """It answered: it has nothing that continues this log."""

@@ -8,6 +8,7 @@ level record none, so there a leader goes by what its own start found.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
@@ -15,7 +16,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import PartitionEntry
-from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp
+from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp, Offer
+from josefine_broker.engine.partition.repair.flipped_epochs import with_rising_epochs
 from josefine_broker.engine.partition.repair.repair import order_of
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.replicas.following import HaltError, append_fetched, restart
@@ -169,7 +171,7 @@ class CatchUps:
         records = b"".join(found_there.records or ())
         # A batch that does not fit is damaged there: that replica may have an intact one later.
         try:
-            found = _continuing(records, None if has_ours else last)
+            found = _continuing(records, last, has_ours=has_ours)
             if found is not None and not found and not has_ours:
                 # Our last batch may fill an answer alone.
                 self._read(asked, has_ours=True)
@@ -179,7 +181,7 @@ class CatchUps:
             elif is_taking:
                 self._take(asked, found)
             else:
-                each.offers(replica, parse_header(found).leader_epoch)
+                each.offers(replica, _offer_of(found, records))
         except (KafkaError, CorruptData) as error:
             self._ctx.ports.tell(
                 "the end of a log was not copied: it is tried again",
@@ -221,7 +223,9 @@ class CatchUps:
                 restart(self._ctx, tp, hosted, start, found.high_watermark)
                 each.moved()
             else:
-                each.offers(replica, each.leader_epoch)  # before any batch that continues ours
+                each.offers(
+                    replica, Offer(each.leader_epoch)
+                )  # before any batch that continues ours
         except (KafkaError, HaltError):
             each.silent(replica)
         self._ask(tp, hosted, each)
@@ -303,11 +307,12 @@ class CatchUps:
             self._ask(tp, hosted, each)
 
     def _take(self, asked: _Question, found: memoryview) -> None:
-        """Append what continues our log. Raises KafkaError, CorruptData."""
+        """Append what continues our log, as far as it was compared with the batches of the other
+        replicas. Raises KafkaError, CorruptData."""
         tp, hosted, each, replica, _, _ = asked
         before = hosted.log.log_end_offset
         try:
-            append_fetched(self._ctx, tp, hosted, [found])
+            append_fetched(self._ctx, tp, hosted, [_compared(found, each)])
         finally:
             end = hosted.log.log_end_offset
             if end > before:
@@ -347,16 +352,53 @@ def _last_batch(hosted: HostedPartition) -> BatchHeader | None:
     return parse_header(found[0]) if found else None
 
 
-def _continuing(records: bytes, last: BatchHeader | None) -> memoryview | None:
-    """The batches after our last one; None: the other log does not have that one. Raises
-    CorruptData."""
-    data = memoryview(records)
+def _continuing(records: bytes, last: BatchHeader | None, *, has_ours: bool) -> memoryview | None:
+    """The batches after our last one; None: the other log does not have that one. `has_ours`: it
+    has, and they start after it. Raises CorruptData."""
     if last is None:
-        return data
-    for at, header in iter_batches(data):
-        is_same = header[:4] == last[:4] and header.crc == last.crc
-        return data[at + header.size_bytes :] if is_same else None
-    return None
+        return memoryview(with_rising_epochs(records))
+    if has_ours or _is_same(records, last):
+        records = with_rising_epochs(records, last.leader_epoch)
+    else:  # its epoch may have flipped there
+        records = with_rising_epochs(records)
+    if has_ours:
+        return memoryview(records)
+    if not _is_same(records, last):
+        return None
+    return memoryview(records)[last.size_bytes :]
+
+
+def _is_same(records: bytes, last: BatchHeader) -> bool:
+    """Whether the first batch there is our last one. Raises CorruptData."""
+    for _, header in iter_batches(memoryview(records)):
+        return header[:4] == last[:4] and header.crc == last.crc
+    return False
+
+
+def _offer_of(found: memoryview, records: bytes) -> Offer:
+    """The first batches in `found` that have one epoch, also as they were sent: at the end of
+    `records`. Raises CorruptData."""
+    epochs, end_offset = None, -1
+    sent = memoryview(records)[len(records) - len(found) :]
+    with suppress(CorruptData):  # the batches before it count
+        for at, header in iter_batches(found):
+            its_epochs = header.leader_epoch, parse_header(sent, at).leader_epoch
+            if epochs not in (None, its_epochs):
+                break
+            epochs, end_offset = its_epochs, header.end_offset
+    if epochs is None:
+        raise CorruptData("no record batch follows")
+    return Offer(*epochs, end_offset)
+
+
+def _compared(found: memoryview, each: CatchUp) -> memoryview:
+    """The first batch in `found`, and those after it that were compared, too."""
+    end_offset = each.compared_to(parse_header(found).leader_epoch)
+    with suppress(CorruptData):  # the batches before it are appended
+        for at, header in iter_batches(found):
+            if at and header.base_offset >= end_offset:
+                return found[:at]
+    return found
 
 
 def _holds_back(hosted: HostedPartition, found: FetchPartitionResponse) -> bool:

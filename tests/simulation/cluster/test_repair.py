@@ -271,12 +271,12 @@ def test_history_of_a_campaign_that_found_something(seed: int) -> None:
     assert simulate_kind(seed).met["log rotten"]
 
 
-@pytest.mark.parametrize("seed", [44040, 44484, 44629, 46106, 48012])
+@pytest.mark.parametrize("seed", [44040, 44484, 44629, 46106, 46805, 48012])
 def test_history_of_a_campaign_in_which_logs_differed(seed: int) -> None:
     """An epoch that had flipped to a later one (44040), a repair that started again and cut the log
     (44484), a leader whose log ends before the damage (44629), a leader elected in doubt for whom
-    hidden epochs let a replica cut committed records (46106), and a batch of a leader who lost in
-    place of an intact one (48012)."""
+    hidden epochs let a replica cut committed records (46106), or who took such an epoch from
+    another replica (46805), and a batch of a leader who lost in place of an intact one (48012)."""
     simulate_kind(seed)
 
 

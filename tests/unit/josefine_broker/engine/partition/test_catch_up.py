@@ -3,7 +3,7 @@
 import pytest
 
 from josefine_broker.base.ids import LeaderEpoch
-from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp
+from josefine_broker.engine.partition.catch_up import RETRY_MS, CatchUp, Offer
 
 ALIVE = frozenset((1, 2))
 
@@ -53,8 +53,8 @@ def test_silent_replica_is_waited_for_while_it_is_alive(
 
 def test_batches_of_the_latest_leader_epoch_are_taken_once_nobody_is_waited_for() -> None:
     catch_up = asking()
-    catch_up.offers(2, LeaderEpoch(1))
-    catch_up.offers(3, LeaderEpoch(2))
+    catch_up.offers(2, Offer(LeaderEpoch(1)))
+    catch_up.offers(3, Offer(LeaderEpoch(2)))
     catch_up.silent(1)
 
     assert catch_up.end_round(ALIVE, 0) is None
@@ -67,7 +67,7 @@ def test_batches_of_the_latest_leader_epoch_are_taken_once_nobody_is_waited_for(
 
 def test_offer_of_a_replica_that_has_become_silent_is_void() -> None:
     catch_up = asking()
-    catch_up.offers(3, LeaderEpoch(2))
+    catch_up.offers(3, Offer(LeaderEpoch(2)))
 
     catch_up.silent(3)
 
@@ -76,9 +76,19 @@ def test_offer_of_a_replica_that_has_become_silent_is_void() -> None:
 
 def test_operator_may_end_the_wait_for_silent_replicas() -> None:
     catch_up = asking()
-    catch_up.offers(3, LeaderEpoch(2))
+    catch_up.offers(3, Offer(LeaderEpoch(2)))
     catch_up.silent(1)
 
     catch_up.waits_for_nobody = True
 
     assert catch_up.end_round(ALIVE, 0) == 3
+
+
+def test_what_is_taken_ends_where_the_first_replica_has_another_epoch() -> None:
+    catch_up = CatchUp(LeaderEpoch(7), waits_for_all=False)
+    catch_up.offers(1, Offer(LeaderEpoch(1), end_offset=20))
+    catch_up.offers(2, Offer(LeaderEpoch(1), end_offset=12))
+    catch_up.offers(3, Offer(LeaderEpoch(0), end_offset=5))
+
+    assert catch_up.compared_to(LeaderEpoch(1)) == 12
+    assert catch_up.compared_to(LeaderEpoch(2)) == 0

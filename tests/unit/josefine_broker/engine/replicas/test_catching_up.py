@@ -193,6 +193,101 @@ def test_batch_of_the_later_leader_is_taken_whoever_answers_first() -> None:
     assert cluster.values(2) == [b"a", b"b", b"y"]
 
 
+def add(cluster: Doubted, broker_id: int, value: bytes, *, epoch: int) -> None:
+    """One more record at the end of the broker's log."""
+    end = cluster.hosted(broker_id).log.log_end_offset
+    write(cluster, broker_id, value, offset=end, epoch=epoch)
+
+
+def flip_epoch(cluster: Doubted, broker_id: int, batch: int, epoch: int) -> None:
+    """The batch of that number has this leader epoch on that broker's disk."""
+    data = cluster.files[broker_id].names[f"{TP}/{0:020d}.log"].data
+    position, header = list(iter_batches(bytes(data)))[batch]
+    stamp(data, position, header.base_offset, epoch)
+
+
+def test_later_leaders_batch_is_not_passed_over_for_one_that_the_same_answer_has_after_others() -> (
+    None
+):
+    """Broker 1 ends with a batch of epoch 1, broker 3 with one of epoch 2 at the same offset."""
+    cluster = Doubted()
+    add(cluster, 1, b"x", epoch=1)
+    add(cluster, 3, b"y", epoch=2)
+    add(cluster, 3, b"z", epoch=2)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [*VALUES, b"y", b"z"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_no_more_of_an_earlier_leader_is_taken_than_a_later_one_had() -> None:
+    """The next batches of both are the same."""
+    cluster = Doubted()
+    add(cluster, 1, b"x", epoch=0)
+    add(cluster, 1, b"x2", epoch=0)
+    add(cluster, 3, b"y", epoch=1)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [*VALUES, b"y"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3], ids=["last", "next", "after the next"])
+@pytest.mark.parametrize("flipped", [(1,), (3,), (1, 3)], ids=["first", "second", "both"])
+@pytest.mark.parametrize("epoch", [1, 9], ids=["of a leader", "of none"])
+def test_epoch_that_flipped_to_a_later_one_hides_no_batch(
+    batch: int, flipped: tuple[int, ...], epoch: int
+) -> None:
+    """No checksum covers it, but the epochs of the batches after it are earlier."""
+    values = [*VALUES, b"e", b"f"]
+    cluster = Doubted(values=values)
+    for broker_id in flipped:
+        flip_epoch(cluster, broker_id, batch, epoch)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == values
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_epoch_that_flipped_to_an_earlier_one_does_not_cost_its_batch() -> None:
+    """Broker 1 has what an earlier leader did not get committed."""
+    cluster = Doubted()
+    for value in (b"x", b"x2", b"x3", b"x4"):
+        add(cluster, 1, value, epoch=0)
+    for value in (b"y", b"z", b"w"):
+        add(cluster, 3, value, epoch=1)
+    flip_epoch(cluster, 3, 5, epoch=0)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [*VALUES, b"y", b"z", b"w"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
+def test_epoch_after_our_last_batch_that_flipped_to_an_earlier_one_does_not_cost_its_batch() -> (
+    None
+):
+    """Both have the batch before it: that one is right."""
+    cluster = Doubted()
+    for broker_id in (2, 3):
+        write(cluster, broker_id, b"x", offset=2, epoch=1)
+    add(cluster, 3, b"y", epoch=1)
+    flip_epoch(cluster, 3, 3, epoch=0)
+    cluster.lead(2, isr=(2,))
+
+    cluster.go()
+
+    assert cluster.values(2) == [b"a", b"b", b"x", b"y"]
+    assert cluster.state() is ReplicaState.LEADER
+
+
 def test_nothing_is_taken_while_a_replica_that_is_alive_may_have_a_later_leaders_batch() -> None:
     cluster = Doubted()
     write(cluster, 1, b"x", offset=2, epoch=0)
