@@ -44,6 +44,7 @@ def test_acknowledged_records_outlive_one_bad_replica(
     tmp_path: Path, damage: Callable[[Path], None], found: str
 ) -> None:
     with Cluster(tmp_path, **REPLICATED) as cluster:
+        cluster.wait_settled()  # a broker that serves may not know yet that all are registered
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic(TOPIC, partitions=1)])
             acknowledged = produce(client, TOPIC, RECORDS)

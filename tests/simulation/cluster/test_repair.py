@@ -317,7 +317,7 @@ MUTANTS = (
     Mutant(
         breaks="one refusal means that records are lost",
         function=Repair.choose,
-        old="each not in self._refused | self._silent",
+        old="each not in self._refused.keys() | self._silent",
         new="not self._refused",
         seed=3006,
     ),

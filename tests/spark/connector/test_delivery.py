@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.connector.conftest import Stream, Topics, run_to_the_end
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -76,12 +77,17 @@ def test_spark_keeps_what_was_delivered_where_it_is_told_to(
     try:
         write(spark.sql("SELECT 'v' AS value"), topics.bootstrap, topic=topic)
         logs = spark.tvf.python_worker_logs().where("logger = 'josefine.spark.delivery'")
-        lines = [json.loads(row.msg) for row in logs.collect()]
+
+        def told() -> list[Any]:
+            lines = [json.loads(row.msg) for row in logs.collect()]
+            return [line["topics"][topic] for line in lines if topic in line["topics"]]
+
+        # Spark reads its workers' logs on a thread of its own, which the write does not wait for.
+        found = wait_until(told, 30, "a line of the delivery in Spark's table of logs")
     finally:
         spark.conf.unset("spark.sql.pyspark.worker.logging.enabled")
 
-    told = [line["topics"][topic] for line in lines if topic in line["topics"]]
-    assert [each["records"] for each in told] == [1]
+    assert [each["records"] for each in found] == [1]
 
 
 def test_a_delivery_log_that_cannot_be_written_is_said_before_anything_is(
