@@ -77,9 +77,9 @@ class CatchUp:
         self._offers[replica] = offer
 
     def compared_to(self, epoch: LeaderEpoch) -> int:
-        """All that were offered of this epoch continue with it up to this offset. After it one of them
-        may continue with a later one: its leader did not have the rest of the earlier one. 0: none
-        was offered."""
+        """All that were offered of this epoch continue with it up to this offset. After it one of
+        them may continue with a later one: its leader did not have the rest of the earlier one.
+        0: none was offered."""
         ends = (each.end_offset for each in self._offers.values() if each.epoch == epoch)
         return min(ends, default=0)
 
