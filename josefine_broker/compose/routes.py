@@ -15,7 +15,7 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.compose.tracing import Tracing
 from josefine_broker.engine.context import Context, Handler, RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Parked
-from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
+from josefine_broker.engine.replicas.plain_batches import append_alone, append_groups, is_open
 from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import ApiStats, Metrics
 from josefine_broker.host.net.dispatch import (
@@ -65,6 +65,7 @@ def produce_turn(
     loop = asyncio.get_running_loop()
     return ProduceTurn(
         compiled,
+        partial(append_alone, ctx, compiled),
         partial(append_groups, ctx, compiled),
         partial(append_parts, ctx, compiled),
         partial(is_open, ctx),

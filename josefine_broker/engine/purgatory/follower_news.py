@@ -29,6 +29,11 @@ class FollowerNews:
             changes[partition] = None
 
     @property
+    def is_noting(self) -> bool:
+        """Whether a follower has asked for its notes."""
+        return bool(self._changes)
+
+    @property
     def noted(self) -> frozenset[int]:
         """The followers that notes are kept for."""
         return frozenset(self._changes)

@@ -172,6 +172,10 @@ class ParkedRequests:
         self._sequence += 1
         heappush(self._deadlines, (parked.deadline_ms, self._sequence, parked))
 
+    def awaits(self, partition: PartitionKey) -> bool:
+        """Whether an event of this partition concerns anybody: otherwise `wake` does nothing."""
+        return partition in self._for_partition or self.followers.is_noting
+
     def wake(self, partition: PartitionKey, now_ms: int) -> None:
         """Check every request that waits for this partition."""
         self.followers.note(partition)

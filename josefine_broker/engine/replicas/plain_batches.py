@@ -16,14 +16,14 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.engine.metadata.log_config import TimestampType
-from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.partition.partition import ACKS_ALL, ReplicaState
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.committing import AwaitTogether
 from josefine_broker.engine.replicas.leading import note_appended, wake_followers
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, Survey
 
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
-_CREATE_TIME = TimestampType.CREATE_TIME
+_CREATE_TIME, _LEADER = TimestampType.CREATE_TIME, ReplicaState.LEADER
 
 
 class Wait(NamedTuple):
@@ -60,6 +60,17 @@ def append_groups(
             key: append_plain(ctx, plain, key, requests, replicas)
             for key, requests in groups.items()
         }
+    finally:
+        if replicas:
+            wake_followers(ctx, replicas)
+
+
+def append_alone(ctx: Context, plain: PlainProduce, request: PlainRequest) -> Stored | None:
+    """What `append_groups` does, for one request: the cost is part of each round trip of a client
+    that is alone."""
+    replicas: dict[int, None] = {}
+    try:
+        return append_plain(ctx, plain, request[0], [request], replicas)
     finally:
         if replicas:
             wake_followers(ctx, replicas)
@@ -107,8 +118,7 @@ def check_plain(
         return None
     found = plain.survey(requests)
     if (
-        not _takes(hosted, found)
-        or not _fits(hosted, requests, found, now_ms)
+        not _takes(hosted, requests, found, now_ms)
         or (found[6] and not _continues(hosted, requests))
     ):
         return None
@@ -130,15 +140,17 @@ def append_checked(
     if has_producers:
         sent = (((each[12], each[13], each[14], each[7]), each[9]) for each in requests)
         partition.producers.record_next(sent, base_offset, now_ms)
-    sizes = ((each[7], each[6]) for each in requests) if len(requests) > 1 else ()
+    batches = len(requests)
+    sizes = ((each[7], each[6]) for each in requests) if batches > 1 else ()
     durable_end = log.durable_end_offset
     partition.appended_together(records, size_bytes, sizes, base_offset, durable_end)
     traffic = hosted.traffic
-    traffic.batches_in += len(requests)
+    traffic.batches_in += batches
     traffic.records_in += records
     traffic.bytes_in += size_bytes
     if partition.is_alone:
-        ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+        if ctx.parked.awaits(tp):
+            ctx.parked.wake(tp, ctx.clock.monotonic_ms())
         # The only replica has committed what it has stored, unless a sync is required (`_takes`).
         assert not acks_all or partition.high_watermark >= base_offset + records, "not committed"
     else:
@@ -185,13 +197,21 @@ def waits_until(
     return tuple(waits)
 
 
-def _takes(hosted: HostedPartition, found: Survey) -> bool:
-    """Whether the partition stores batches as they come, and can acknowledge them."""
-    partition, config = hosted.partition, hosted.settings.log
-    if not partition.is_leader or hosted.settings.mirror_session:
+def _takes(
+    hosted: HostedPartition, requests: list[PlainRequest], found: Survey, now_ms: int
+) -> bool:
+    """Whether the partition stores batches as they come, and can acknowledge them, and every batch
+    is within the topic's limits of size and time (KIP-937)."""
+    partition, settings = hosted.partition, hosted.settings
+    config = settings.log
+    _, size_bytes, low_ms, high_ms, has_keyless, acks_all, _ = found
+    if partition.state is not _LEADER or settings.mirror_session:
+        return False
+    bytes_max = config.message_bytes_max
+    if size_bytes > bytes_max and max(request[6] for request in requests) > bytes_max:
         return False
     # acks=all is answered after a sync, or refused, only by the general path.
-    if found[5] and (
+    if acks_all and (
         partition.is_stranded or partition.is_under_min_isr or config.flush_messages is not None
     ):
         return False
@@ -199,7 +219,9 @@ def _takes(hosted: HostedPartition, found: Survey) -> bool:
         config.compression is None
         and config.validates_records
         and config.timestamp_type is _CREATE_TIME
-        and not (found[4] and "compact" in config.cleanup_policy)
+        and not (has_keyless and "compact" in config.cleanup_policy)
+        and high_ms - now_ms <= settings.timestamp_after_max_ms
+        and now_ms - low_ms <= settings.timestamp_before_max_ms
     )
 
 
@@ -211,19 +233,4 @@ def _continues(hosted: HostedPartition, requests: list[PlainRequest]) -> bool:
         return False
     return partition.producers.continues(
         (each[12], each[13], each[14], each[7]) for each in requests
-    )
-
-
-def _fits(
-    hosted: HostedPartition, requests: list[PlainRequest], found: Survey, now_ms: int
-) -> bool:
-    """Whether every batch is within the topic's limits of size and time (KIP-937)."""
-    settings = hosted.settings
-    _, size_bytes, low_ms, high_ms, _, _, _ = found
-    bytes_max = settings.log.message_bytes_max
-    if size_bytes > bytes_max and max(request[6] for request in requests) > bytes_max:
-        return False
-    return (
-        high_ms - now_ms <= settings.timestamp_after_max_ms
-        and now_ms - low_ms <= settings.timestamp_before_max_ms
     )

@@ -28,12 +28,19 @@ def append_plain(
 ) -> tuple[int, Buffer] | None:
     """The offset of the first batch, and the bytes of all, or None: nothing was appended. `segment`
     is the log's last."""
-    if compiled is None or not _takes_many(segment, sync, config, size):
+    # `_takes_many`, without its call: this is part of each round trip of a client that is alone.
+    grown = segment.size_bytes
+    if (
+        compiled is None
+        or sync.failure
+        or (config.flush_messages is not None and not sync.is_grouped(config))
+        or not 0 < grown <= config.segment_bytes - size
+    ):
         return None
     assert leader_epoch >= segment.last_leader_epoch, f"leader epoch {leader_epoch} is old"
     base_offset = segment.end_offset
     assembled = compiled.assemble(
-        requests, size, base_offset, leader_epoch, segment.size_bytes, segment.last_index_position,
+        requests, size, base_offset, leader_epoch, grown, segment.last_index_position,
         config.index_interval_bytes, segment.max_timestamp_ms,
     )  # fmt: skip
     is_written = _write(segment, sync, config, assembled, leader_epoch, now_ms)

@@ -254,13 +254,14 @@ class Segment:
         """Account for several batches that were written at the end of the file, as `appended` does
         for each."""
         data, end_offset, max_ms, max_offset, marks = assembled
-        index = self._index
-        assert index is not None
         if self.size_bytes == 0:
             self.first_append_ms = now_ms
         self.last_append_ms = now_ms
-        for offset, position, before_ms in marks:
-            index.add(offset - self.base_offset, position, before_ms)
+        if marks:
+            index = self._index
+            assert index is not None
+            for offset, position, before_ms in marks:
+                index.add(offset - self.base_offset, position, before_ms)
         if max_offset >= 0:
             self.max_timestamp_ms, self.max_timestamp_offset = max_ms, max_offset
         self.size_bytes += len(data)

@@ -27,6 +27,7 @@ from josefine_broker.host.net.dispatch import (
     Waiting,
 )
 from josefine_broker.host.net.late_answers import Later, Slot, forget_all, unanswered
+from josefine_broker.host.net.produce_turn import ProduceTurn
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import shown_name, write_tls
@@ -47,34 +48,12 @@ class Connection(asyncio.BufferedProtocol):
     """State of one connection. Mutated on the event loop only."""
 
     __slots__ = (
-        "_authentication",
-        "_backlog",
-        "_busy",
-        "_closed",
-        "_draining",
-        "_frames",
-        "_gate",
-        "_has_received",
-        "_holds_memory",
-        "_host",
-        "_is_tls",
-        "_listener",
-        "_muted",
-        "_nameless",
-        "_on_close",
-        "_on_open",
-        "_out",
-        "_pending",
-        "_reading_paused",
-        "_timer",
-        "_transport",
-        "_waits_for_memory",
-        "_write_paused",
-        "idle_since_ms",
-        "peer",
-        "received",
+        "_authentication", "_backlog", "_busy", "_closed", "_draining", "_frames", "_gate",
+        "_has_received", "_holds_memory", "_host", "_is_tls", "_listener", "_muted", "_nameless",
+        "_on_close", "_on_open", "_out", "_pending", "_reading_paused", "_timer", "_transport",
+        "_waits_for_memory", "_write_paused", "idle_since_ms", "peer", "received",
         "received_before",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,6 +123,9 @@ class Connection(asyncio.BufferedProtocol):
             self._close_because(f"malformed frame: {error}")
             return
         if frames:
+            turn = self._host.turn
+            if turn is not None and turn.last is self and self._is_answered_alone(turn, frames):
+                return
             self._backlog.extend(frames)
             self._has_received = self._holds_memory
             self._work_off()
@@ -158,6 +140,8 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._timer, self._muted):
             if timer is not None:
                 timer.cancel()
+        if self._host.turn is not None:
+            self._host.turn.leave(self)
         forget_all(self._pending, self._host.forget)
         self._pending.clear()
         self._backlog.clear()
@@ -300,6 +284,25 @@ class Connection(asyncio.BufferedProtocol):
             if pending and pending[-1] is STAGED:
                 turn.run()  # this request must not overtake them
         self._serve_now(frame)
+
+    def _is_answered_alone(self, turn: ProduceTurn, frames: list[memoryview]) -> bool:
+        """Serve the only request of the only client that sends any, past backlog and turn; False:
+        nothing was done."""
+        if len(frames) > 1 or (
+            self._pending or self._backlog or self._out or self._busy or self._closed
+            or self._draining or self._muted or self._write_paused or self._reading_paused
+            or self._holds_memory or self._is_tls
+        ):  # fmt: skip
+            return False
+        answer = turn.serve_alone(frames[0], self)
+        if answer is None:
+            return False
+        if type(answer) is bytes:
+            self._host.stats.bytes_out += len(answer)
+            self._transport.write(answer)
+        else:
+            self.answer_staged(frames[0], answer)
+        return True
 
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
         """See `produce_turn.Staging`."""

@@ -53,6 +53,8 @@ class Staging(Releasing, Protocol):
     def abort(self) -> bool: ...
 
 
+AppendAlone = Callable[[PlainRequest], Stored | None]
+"""Appends one request. None: nothing was appended."""
 Append = Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
 """Appends the requests of each partition together; None: nothing was appended."""
 AppendParts = Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
@@ -69,13 +71,14 @@ class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parts",
-        "_plain", "_requests", "_soon", "_started_ns", "_totals",
+        "_append", "_append_alone", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parts",
+        "_plain", "_requests", "_soon", "_started_ns", "_totals", "last",
     )  # fmt: skip
 
     def __init__(
         self,
         plain: PlainProduce,
+        append_alone: AppendAlone,
         append: Append,
         append_parts: AppendParts,
         is_open: Callable[[], bool],
@@ -87,6 +90,7 @@ class ProduceTurn:
         """`is_open`: whether requests may be served without their client's name. `soon` calls a
         function in the next turn of the loop, before that waits for the network."""
         self._plain = plain
+        self._append_alone = append_alone
         self._append, self._append_parts = append, append_parts
         self._is_open = is_open
         self._late = late
@@ -99,6 +103,38 @@ class ProduceTurn:
         self._parts: dict[int, list[PlainRequest]] = {}
         """By their places among the requests: the parts of those with several partitions."""
         self._started_ns = 0
+        self.last: Staging | None = None
+        """The connection of the last turn, if that had one request of one batch, and nothing has
+        been staged since. Its next request need not wait for others: see `serve_alone`."""
+
+    def serve_alone(self, frame: memoryview, connection: Staging) -> Answer:
+        """The answer to a request of the connection that is `last`, made at once. None: nothing was
+        done, and the request is to be staged or dispatched. Empty: the connection was dropped."""
+        self._started_ns = perf_counter_ns()
+        request = self._plain.parse(frame)
+        if request is None or not self._is_open():
+            self.last = None
+            return None
+        try:
+            stored = self._append_alone(request)
+            if stored is not None and not stored[1]:
+                self._late.stats.record(perf_counter_ns() - self._started_ns)
+                return stored[0][0]
+            (answer,) = self._answers_of(stored, [request], [connection])
+            return answer
+        except Fatal as error:
+            self._drop([connection])
+            self._on_fatal(error)
+        except Exception:
+            self._totals.handler_failures += 1
+            log.exception("produce requests failed", extra={"requests": 1})
+            self._drop([connection])
+        return b""
+
+    def leave(self, connection: Staging) -> None:
+        """The connection is gone."""
+        if self.last is connection:
+            self.last = None
 
     def stage(self, frame: memoryview, connection: Staging) -> bool:
         """Take a request that is plain; False: the dispatcher must serve it."""
@@ -112,6 +148,7 @@ class ProduceTurn:
         elif not self._is_open():
             return False
         if not self._requests:
+            self.last = None
             self._started_ns = perf_counter_ns()
             self._soon(self.run)
         self._requests.append(request)
@@ -153,8 +190,9 @@ class ProduceTurn:
             answers = self._answers_with_parts(requests, connections, parts)
         elif len(requests) == 1:
             # What follows, in short: on one connection its cost is part of each round trip.
-            (stored,) = self._append({requests[0][0]: requests}).values()
+            stored = self._append_alone(requests[0])
             (answer,) = self._answers_of(stored, requests, connections)
+            self.last = connections[0]
             if connections[0].answer_staged(requests[0][1], answer):
                 connections[0].continue_work()
             return
