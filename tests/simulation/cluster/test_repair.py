@@ -342,15 +342,12 @@ def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
     pytest.fail(f"nobody noticed: {mutant.breaks}")
 
 
-# One rule of repairs is noticed by a unit test alone (engine/replicas/test_repairing.py): that a
-# repair begins anew where its segment was cut. Without it the repair goes on with a damage that is
-# another one by now, and two later rules end it: no copy is installed in a log that has changed,
-# and a repair ends where its leader's log does. Then the damage is found again. Two more are: that
-# no batch of an older epoch follows a newer one in a copy (host/log/test_segment_rebuild.py), and
-# that a damaged length is no place of an offset (host/log/test_damage.py). Other clients made other
-# histories of the seeds that noticed them, and 100 more seeds of each do not. That a later leader's
-# batch proves nothing about ours before it (`is_newer` in host/log/segment_rebuild.py) is a second
-# line of defence: since an own batch that starts an epoch is asked about, nothing notices its loss.
+# Four rules of repairs are noticed by unit tests alone; 100 seeds of each kind do not need them.
+# That a repair begins anew where its segment was cut (engine/replicas/test_repairing.py): without
+# it the repair goes on with a damage that is another one by now, and two later rules end it. That
+# no batch of an older epoch follows a newer one in a copy, and that a later leader's batch proves
+# nothing about ours before it, where these start the segment (host/log/test_segment_rebuild.py).
+# That a damaged length is no place of an offset (host/log/test_damage.py).
 KILL_MUTANTS = (
     Mutant(
         breaks="a replica that lacks batches takes its role after its repair",
