@@ -12,7 +12,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.records.batch import iter_batches

@@ -12,7 +12,7 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.engine.replicas import catching_up
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log import isolated_batch, recovery
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.scrub import Scrub
@@ -343,7 +343,7 @@ def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
 
 
 # Four rules of repairs are noticed by unit tests alone; 100 seeds of each kind do not need them.
-# That a repair begins anew where its segment was cut (engine/replicas/test_repairing.py): without
+# That a repair begins anew where its segment was cut (engine/replicas/repair/test_repairs.py): without
 # it the repair goes on with a damage that is another one by now, and two later rules end it. That
 # no batch of an older epoch follows a newer one in a copy, and that a later leader's batch proves
 # nothing about ours before it, where these start the segment (host/log/test_segment_rebuild.py).

@@ -34,9 +34,9 @@ from josefine_broker.engine.partition.repair.repair import (
 )
 from josefine_broker.engine.ports import Gravity, WorkPort
 from josefine_broker.engine.replicas.catching_up import give_up_end
-from josefine_broker.engine.replicas.deleted_records import follows_deletion, note_refusal
 from josefine_broker.engine.replicas.following import HaltError, check_cut
 from josefine_broker.engine.replicas.leading import begin_to_follow
+from josefine_broker.engine.replicas.repair.deleted_records import follows_deletion, note_refusal
 from josefine_broker.engine.replicas.replica_reads import (
     ANSWER_MS,
     FETCH,
