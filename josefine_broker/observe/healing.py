@@ -80,6 +80,9 @@ class Healing:
         try:
             given_up = self._repairs.accept_loss(tp)
         except KafkaError as error:
+            if error.code is ErrorCode.kafka_storage_error:
+                why = f"its damaged segment cannot be read now ({error.message}): try again"
+                raise ValueError(f"{tp}: {why}") from error
             if error.code is not ErrorCode.not_leader_or_follower:
                 raise
             entry = self._ctx.image.partition(*tp)

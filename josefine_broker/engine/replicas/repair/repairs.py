@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from josefine_broker.base.errors import CorruptData, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
@@ -140,7 +140,10 @@ class Repairs:
                 continue
             is_waiting = hosted.partition.awaits_repair and repair.state is RepairState.WAITING
             if repair.lost is None and is_waiting and rebuild is not None:
-                repair.lost = rebuild.wanted, rebuild.next_intact()
+                try:
+                    repair.lost = rebuild.wanted, rebuild.next_intact()
+                except OSError as error:
+                    raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
             if repair.lost is not None:
                 repair.given_up_to = repair.lost[1]
                 given_up.append(repair.lost)
@@ -402,6 +405,14 @@ class Repairs:
 
     def _exhausted(self, work: _Work, now_ms: int, *, is_only: bool) -> None:
         """No replica has the missing batch now."""
+        try:
+            self._use_what_is_left(work, now_ms, is_only=is_only)
+        except OSError as error:  # no file handle, say: its own segment cannot be read now
+            self._failed(work, error)
+
+    def _use_what_is_left(self, work: _Work, now_ms: int, *, is_only: bool) -> None:
+        """Its own batch, an accepted loss, or a cut; else the range is lost, or waited for. Raises
+        OSError."""
         repair, rebuild = work.repair, work.rebuild
         assert rebuild is not None
         # A batch that only looks wrong together with the others is better than none.
