@@ -17,7 +17,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.replicas.catching_up import CatchUps
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.log_manager import LogManager

@@ -130,7 +130,7 @@ class HostedPartition:
     no record is missing. Written by `engine/replicas/leading.py` and
     `engine/replicas/catching_up.py`."""
     lost: tuple[tuple[int, int], ...] = ()
-    """Offset ranges that no replica has intact. Written by `engine/replicas/repairing.py`."""
+    """Offset ranges that no replica has intact. Written by `engine/replicas/repair/repairs.py`."""
     lost_from: int = NOWHERE
     """From this offset on a power failure may have taken records from the log."""
     served_by: tuple[int, LeaderEpoch] | None = None

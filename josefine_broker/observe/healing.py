@@ -12,7 +12,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.damage import DamagedLogs
 from josefine_broker.host.log.scrub import Scrub
 from josefine_broker.records.batch import iter_batches
@@ -80,6 +80,9 @@ class Healing:
         try:
             given_up = self._repairs.accept_loss(tp)
         except KafkaError as error:
+            if error.code is ErrorCode.kafka_storage_error:
+                why = f"its damaged segment cannot be read now ({error.message}): try again"
+                raise ValueError(f"{tp}: {why}") from error
             if error.code is not ErrorCode.not_leader_or_follower:
                 raise
             entry = self._ctx.image.partition(*tp)

@@ -14,7 +14,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.archive_ends import ArchiveEnds
 from josefine_broker.engine.coordinators.loading import Loading
 from josefine_broker.engine.metadata.log_completeness import Completeness
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.cleaner import Cleaner
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.net.admin_http import Check

@@ -11,7 +11,7 @@ from josefine_broker.engine.context import Context, Counters
 from josefine_broker.engine.coordinators.archive_ends import ArchiveEnds
 from josefine_broker.engine.hosted import HostedPartition, ReplicaCounters
 from josefine_broker.engine.metadata.image import NO_LEADER
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.engine.traffic import Traffic
 from josefine_broker.engine.transactions.states import IDLE
 from josefine_broker.host.clock import RealClock

@@ -31,8 +31,8 @@ from tests.simulation.cluster.world import World
 __all__ = ["KINDS", "kind_of_seed", "simulate_kind", "sums"]
 
 FIRST, COUNT = 42_000, 5_000
-LIMITED, SHARED = 70_000, 80_000
-"""From these seeds on every history is one of limits, and one of a share group."""
+LIMITED, SHARED = range(70_000, 80_000), range(80_000, 100_000)
+"""The seeds whose histories are all of limits, and all of share groups."""
 ROT = {"rot_per_second": 4.0}
 BAD_NETWORK = {
     "connection_break_per_second": 0.7,
@@ -95,9 +95,9 @@ SHARES = (
 
 
 def kind_of_seed(seed: int) -> str:
-    if seed >= SHARED:
+    if seed in SHARED:
         return "share groups"
-    return "limits of machines" if seed >= LIMITED else SHARES[seed % len(SHARES)]
+    return "limits of machines" if seed in LIMITED else SHARES[seed % len(SHARES)]
 
 
 def simulate_kind(seed: int) -> World:

@@ -26,7 +26,7 @@ from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.catching_up import CatchUps
 from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
 from josefine_broker.engine.replicas.limited import note_unsynced
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager

@@ -10,7 +10,7 @@ import pytest
 from josefine_broker.engine.cluster.enrolment import Enrolment
 from josefine_broker.engine.controller.controller import Controller
 from josefine_broker.engine.limits.lasting_limit import LastingLimit
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.log_sync import LogSync
 from tests.simulation.cluster.liveness import LASTING, LIMITS
 from tests.simulation.cluster.run import WORDS, live, simulate

@@ -12,7 +12,7 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
 from josefine_broker.engine.replicas import catching_up
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.cuts import may_cut_for_leader
 from josefine_broker.host.log import isolated_batch, recovery
 from josefine_broker.host.log.damage import is_damage
 from josefine_broker.host.log.scrub import Scrub
@@ -342,15 +342,12 @@ def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
     pytest.fail(f"nobody noticed: {mutant.breaks}")
 
 
-# One rule of repairs is noticed by a unit test alone (engine/replicas/test_repairing.py): that a
-# repair begins anew where its segment was cut. Without it the repair goes on with a damage that is
-# another one by now, and two later rules end it: no copy is installed in a log that has changed,
-# and a repair ends where its leader's log does. Then the damage is found again. Two more are: that
-# no batch of an older epoch follows a newer one in a copy (host/log/test_segment_rebuild.py), and
-# that a damaged length is no place of an offset (host/log/test_damage.py). Other clients made other
-# histories of the seeds that noticed them, and 100 more seeds of each do not. That a later leader's
-# batch proves nothing about ours before it (`is_newer` in host/log/segment_rebuild.py) is a second
-# line of defence: since an own batch that starts an epoch is asked about, nothing notices its loss.
+# Four rules of repairs are noticed by unit tests alone, in engine/replicas/repair/test_repairs.py:
+# that a repair begins anew where its segment was cut. Without it the repair goes on with a damage
+# that is another one by now, and two later rules end it. In host/log/test_segment_rebuild.py: that
+# no batch of an older epoch follows a newer one in a copy, and that a later leader's batch proves
+# nothing about ours before it, where these start the segment. In host/log/test_damage.py: that a
+# damaged length is no place of an offset.
 KILL_MUTANTS = (
     Mutant(
         breaks="a replica that lacks batches takes its role after its repair",
@@ -361,7 +358,7 @@ KILL_MUTANTS = (
     ),
     Mutant(
         breaks="a log is cut where its leader's batches do not fit, or end",
-        function=Repairs._is_cut_for_leader,
+        function=may_cut_for_leader,
         old="if not partition.awaits_repair or sender != partition.leader:",
         new="if True:",
         seed=TRANSACTIONS + 617,

@@ -39,7 +39,7 @@ class RepairEvent(Enum):
     ANSWERED = "answered"  # a replica sent batches
     SILENT = "silent"  # no replica helps now, and one did not answer
     REFUSED = "refused"  # every other replica answered that it does not have the batches
-    FAILED = "failed"  # the copy failed: the disk is full, or a batch does not belong there
+    FAILED = "failed"  # the copy failed: no space, no handle, or a batch does not belong there
     DUE = "due"  # the retry time has come, or the operator gave up the lost range
     INSTALLED = "installed"  # the copy is complete, and took the segment's place
     CHANGED = "changed"  # the log has no such segment any more
@@ -57,10 +57,13 @@ TRANSITIONS: dict[tuple[RepairState, RepairEvent], RepairState] = {
     (_S.ASKING, _E.ANSWERED): _S.COPYING,
     (_S.ASKING, _E.SILENT): _S.WAITING,
     (_S.ASKING, _E.REFUSED): _S.LOST,
+    (_S.ASKING, _E.FAILED): _S.FOUND,
     (_S.ASKING, _E.CHANGED): _S.DROPPED,
     (_S.WAITING, _E.DUE): _S.ASKING,
+    (_S.WAITING, _E.FAILED): _S.FOUND,
     (_S.WAITING, _E.CHANGED): _S.DROPPED,
     (_S.LOST, _E.DUE): _S.ASKING,
+    (_S.LOST, _E.FAILED): _S.FOUND,
     (_S.LOST, _E.CHANGED): _S.DROPPED,
 }
 

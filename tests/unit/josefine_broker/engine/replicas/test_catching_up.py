@@ -17,7 +17,7 @@ from josefine_broker.engine.partition.catch_up import RETRY_MS
 from josefine_broker.engine.partition.replica_role import ReplicaState
 from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.catching_up import CatchUps
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.engine.replicas.replica_reads import is_answered
 from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from tests.unit.josefine_broker.api.replicas import FETCH, FETCH_VERSION, Replicas

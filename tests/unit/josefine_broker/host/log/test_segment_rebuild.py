@@ -511,3 +511,20 @@ def test_own_first_batch_of_a_later_epoch_is_used_if_no_replica_has_another(has_
     assert [*iter_batches(bytes(first_file(files)))][-1][1].leader_epoch == 1
     sizes = [size for _, size in spans(files)]
     assert made.bytes_fetched == sizes[1] + has_peer * sizes[3]
+
+
+@pytest.mark.parametrize("committed", [[2, 2, 2, 2], [0, 2, 2, 2], [0, 0, 2, 2]])
+def test_segment_that_starts_with_batches_of_a_leader_who_lost_is_replaced(
+    committed: list[int],
+) -> None:
+    """Our first batch starts no epoch of the copy, so nobody is asked about it. A log that had it
+    before the later leader's batches would end like its leader's, and lack what was committed."""
+    files, disk = MemoryFiles(), MemoryFiles()
+    log, peer = lacking(files, [1, 1, 1, 1]), open_log(disk, CONFIG)
+    for number, epoch in enumerate(committed):
+        append(peer, [b"%d" % number], leader_epoch=epoch)
+    peer.roll()
+
+    rebuild(log, files, [peer], LeaderEpochs())
+
+    assert first_file(files) == first_file(disk)

@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
-from josefine_broker.base.errors import CorruptData, KafkaError
-from josefine_broker.base.ids import LeaderEpoch, TopicPartition
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.damage import Damage
-from josefine_broker.engine.partition.repair.ports import DamagedLog, DamagePort, RebuildPort
+from josefine_broker.engine.partition.repair.ports import DamagedLog, DamagePort
 from josefine_broker.engine.partition.repair.repair import (
     Repair,
     RepairEvent,
@@ -34,9 +33,15 @@ from josefine_broker.engine.partition.repair.repair import (
 )
 from josefine_broker.engine.ports import Gravity, WorkPort
 from josefine_broker.engine.replicas.catching_up import give_up_end
-from josefine_broker.engine.replicas.deleted_records import follows_deletion, note_refusal
-from josefine_broker.engine.replicas.following import HaltError, check_cut
 from josefine_broker.engine.replicas.leading import begin_to_follow
+from josefine_broker.engine.replicas.repair.cuts import (
+    cut,
+    is_unacknowledged,
+    may_cut_for_leader,
+)
+from josefine_broker.engine.replicas.repair.deleted_records import follows_deletion, note_refusal
+from josefine_broker.engine.replicas.repair.repaired_log import replay_repaired
+from josefine_broker.engine.replicas.repair.work import RepairCounters, RepairWork
 from josefine_broker.engine.replicas.replica_reads import (
     ANSWER_MS,
     FETCH,
@@ -46,7 +51,6 @@ from josefine_broker.engine.replicas.replica_reads import (
     records_of,
     request_of,
 )
-from josefine_broker.records.batch import NO_LEADER_EPOCH, BatchHeader
 from josefine_broker.records.crc import Buffer
 from josefine_broker.wire.fetch import FetchResponse
 
@@ -56,26 +60,6 @@ RUNNING_MAX = 4
 
 Key = tuple[TopicPartition, int]
 """A partition, and the base offset of the damaged segment."""
-
-
-@dataclass(slots=True)
-class _Work:
-    """One repair, and the copy it makes; None before it starts."""
-
-    tp: TopicPartition
-    hosted: HostedPartition
-    log: DamagedLog
-    repair: Repair
-    rebuild: RebuildPort | None = None
-
-
-@dataclass(slots=True)
-class RepairCounters:
-    """Counters since the start; the host exports them on a scrape."""
-
-    repaired: int = 0
-    bytes_fetched: int = 0
-    failed: int = 0
 
 
 class Repairs:
@@ -88,7 +72,7 @@ class Repairs:
         self._ctx = ctx
         self._damaged = damaged
         self._work = work
-        self._open: dict[Key, _Work] = {}
+        self._open: dict[Key, RepairWork] = {}
         """The repairs that are not over: one for each damaged segment."""
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Repair]]:
@@ -140,7 +124,10 @@ class Repairs:
                 continue
             is_waiting = hosted.partition.awaits_repair and repair.state is RepairState.WAITING
             if repair.lost is None and is_waiting and rebuild is not None:
-                repair.lost = rebuild.wanted, rebuild.next_intact()
+                try:
+                    repair.lost = rebuild.wanted, rebuild.next_intact()
+                except OSError as error:
+                    raise KafkaError(ErrorCode.kafka_storage_error, str(error)) from error
             if repair.lost is not None:
                 repair.given_up_to = repair.lost[1]
                 given_up.append(repair.lost)
@@ -152,11 +139,13 @@ class Repairs:
         self, tp: TopicPartition, hosted: HostedPartition, its_log: DamagedLog, damage: Damage
     ) -> None:
         """Open the repair of a damaged segment, and log what will happen with it."""
-        work = _Work(tp, hosted, its_log, Repair(damage))
+        work = RepairWork(tp, hosted, its_log, Repair(damage))
         self._open[tp, damage.base_offset] = work
         others = len(hosted.partition.replicas) > 1
         plan = "repaired from the other replicas" if others else "no other replica has it"
-        self._tell("damaged segment found", work, Gravity.ERROR, reason=damage.reason, next=plan)
+        work.tell(
+            self._ctx, "damaged segment found", Gravity.ERROR, reason=damage.reason, next=plan
+        )
 
     def _drop_gone(self) -> None:
         """Forget repairs of logs and segments that are gone."""
@@ -174,20 +163,20 @@ class Repairs:
                 if is_hosted:
                     self._replay_if_whole(each)
 
-    def _end(self, work: _Work) -> None:
+    def _end(self, work: RepairWork) -> None:
         """The repair is over: its segment was replaced, or is gone."""
         self._close(work)
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
         self._note_lost(work)
 
-    def _close(self, work: _Work) -> None:
+    def _close(self, work: RepairWork) -> None:
         """Release the files of the copy. What it fetched is counted also if it was in vain."""
         if work.rebuild is not None:
             self.counters.bytes_fetched += work.rebuild.bytes_fetched
             work.rebuild.close()
             work.rebuild = None
 
-    def _note_lost(self, work: _Work) -> None:
+    def _note_lost(self, work: RepairWork) -> None:
         """Publish the lost ranges with the hosted partition, where fetches read them: a consumer
         gets an error there instead of waiting for a repair."""
         hosted = work.hosted
@@ -197,7 +186,7 @@ class Repairs:
             if each.hosted is hosted and each.repair.lost is not None
         )
 
-    def _begin(self, work: _Work, now_ms: int) -> None:
+    def _begin(self, work: RepairWork, now_ms: int) -> None:
         """Start the copy, up to the first batch that is missing. A segment that is being synced is
         tried again later, as after a failure."""
         its_log = self._damaged.logs[work.tp]
@@ -215,7 +204,7 @@ class Repairs:
         work.repair.on(RepairEvent.BEGUN)
         self._copy(work)
 
-    def _copy(self, work: _Work, records: Buffer = b"", sender: int = NOBODY) -> None:
+    def _copy(self, work: RepairWork, records: Buffer = b"", sender: int = NOBODY) -> None:
         """Use what a replica sent and copy on, on the worker's thread; `_copied` continues."""
         rebuild = work.rebuild
         assert rebuild is not None
@@ -244,7 +233,7 @@ class Repairs:
             self._failed(work, error)
 
     def _copied(
-        self, work: _Work, result: bool | Exception | None, sender: int, *, has_moved: bool
+        self, work: RepairWork, result: bool | Exception | None, sender: int, *, has_moved: bool
     ) -> None:
         """The copy has stopped; on the broker's thread again. `result`: True when it is complete,
         False when it needs a batch, else the error. `sender`: the replica whose answer it used, if
@@ -273,7 +262,7 @@ class Repairs:
         else:
             self._failed(work, result)
 
-    def _install(self, work: _Work) -> None:
+    def _install(self, work: RepairWork) -> None:
         """Let the copy take the place of the damaged segment. Where the log changed meanwhile it
         does not, and damage that is left is found again."""
         rebuild, repair = work.rebuild, work.repair
@@ -286,7 +275,7 @@ class Repairs:
         repair.on(RepairEvent.INSTALLED if is_installed else RepairEvent.CHANGED)
         if is_installed:
             self.counters.repaired += 1
-            self._tell("segment repaired", work, bytes_fetched=rebuild.bytes_fetched)
+            work.tell(self._ctx, "segment repaired", bytes_fetched=rebuild.bytes_fetched)
         else:
             if (its_log := self._damaged.logs.get(work.tp)) is not None:
                 its_log.forget(repair.damage.base_offset)  # what is left of it is found again
@@ -295,36 +284,17 @@ class Repairs:
         # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
         self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
 
-    def _replay_if_whole(self, work: _Work) -> None:
+    def _replay_if_whole(self, work: RepairWork) -> None:
         """The last damage of a log is repaired: what could not be read when it was opened counts
         now, and the replica takes its role."""
         ctx, tp, hosted = self._ctx, work.tp, work.hosted
-        partition, now_ms = hosted.partition, ctx.clock.now_ms()
-        if not partition.awaits_repair or any(e.hosted is hosted for e in self._open.values()):
+        is_damaged = any(each.hosted is hosted for each in self._open.values())
+        if is_damaged or not hosted.partition.awaits_repair:
             return
-        starts: dict[LeaderEpoch, int] = {}
+        if replay_repaired(ctx, tp, hosted, work.log):  # else the repair of new damage comes here
+            self._resume(ctx, tp, hosted)
 
-        def on_batch(header: BatchHeader, batch: Buffer) -> None:
-            if header.leader_epoch != NO_LEADER_EPOCH:  # of a batch without records
-                starts.setdefault(header.leader_epoch, header.base_offset)
-            producers.take(header, batch, now_ms)
-
-        # Without the batches that could not be read, sequence numbers and open transactions were
-        # missing: a retry could have been stored twice.
-        producers = partition.producers
-        producers.clear()
-        if not hosted.log.replay(None, on_batch):  # new damage: its repair ends with this again
-            return
-        partition.epochs.clear()
-        for epoch, start_offset in starts.items():
-            partition.epochs.assign(epoch, start_offset)
-        partition.epochs.truncate_start(hosted.log.log_start_offset)
-        partition.repaired()
-        work.log.has_batches_again()
-        ctx.ports.logs.store_epochs(tp)
-        self._resume(ctx, tp, hosted)
-
-    def _follow_if_leader(self, work: _Work, replica: int) -> None:
+    def _follow_if_leader(self, work: RepairWork, replica: int) -> None:
         """This replica answered, and does not have the batch. If it is the leader, the log here may
         differ from its log."""
         ctx, hosted = self._ctx, work.hosted
@@ -333,7 +303,7 @@ class Repairs:
         if is_its_leader and ctx.hosted.fetchers.of(key) is None:
             begin_to_follow(ctx, work.tp, hosted)
 
-    def _ask(self, work: _Work) -> None:
+    def _ask(self, work: RepairWork) -> None:
         """Ask the next replica for the missing batch."""
         ctx, repair, partition = self._ctx, work.repair, work.hosted.partition
         now_ms = ctx.clock.monotonic_ms()
@@ -352,7 +322,7 @@ class Repairs:
         ctx.ports.forward(replica, FETCH, request, now_ms + ANSWER_MS, answered)
 
     def _answered(
-        self, work: _Work, replica: int, wanted: int, answer: FetchResponse | None
+        self, work: RepairWork, replica: int, wanted: int, answer: FetchResponse | None
     ) -> None:
         """`wanted` is the offset of the request: the answer is judged by it, not by where the copy
         is now."""
@@ -382,7 +352,7 @@ class Repairs:
             note_refusal(work.repair, replica, answer, wanted)
         self._ask(work)
 
-    def _ask_for_end(self, work: _Work, leader: int, wanted: int) -> None:
+    def _ask_for_end(self, work: RepairWork, leader: int, wanted: int) -> None:
         """The leader serves, and has no batch there: does its log end at that offset? Then it ends
         there, too: what is after it here, nobody will ever send."""
         now_ms, hosted = self._ctx.clock.monotonic_ms(), work.hosted
@@ -400,8 +370,16 @@ class Repairs:
         assert forward is not None
         forward(leader, FETCH, request, now_ms + ANSWER_MS, answered)
 
-    def _exhausted(self, work: _Work, now_ms: int, *, is_only: bool) -> None:
+    def _exhausted(self, work: RepairWork, now_ms: int, *, is_only: bool) -> None:
         """No replica has the missing batch now."""
+        try:
+            self._use_what_is_left(work, now_ms, is_only=is_only)
+        except OSError as error:  # no file handle, say: its own segment cannot be read now
+            self._failed(work, error)
+
+    def _use_what_is_left(self, work: RepairWork, now_ms: int, *, is_only: bool) -> None:
+        """Its own batch, an accepted loss, or a cut; else the range is lost, or waited for. Raises
+        OSError."""
         repair, rebuild = work.repair, work.rebuild
         assert rebuild is not None
         # A batch that only looks wrong together with the others is better than none.
@@ -415,12 +393,12 @@ class Repairs:
         lost = rebuild.wanted, rebuild.next_intact()
         # The operator accepted the loss up to there, and of nothing after it: no cut.
         if rebuild.wanted < repair.given_up_to:
-            self._tell("lost record given up", work, Gravity.WARNING, at=rebuild.wanted)
+            work.tell(self._ctx, "lost record given up", Gravity.WARNING, at=rebuild.wanted)
             rebuild.give_up()
             repair.on(RepairEvent.DUE)
             self._go_on(work)
             return
-        if self._is_unacknowledged(work, rebuild.wanted):
+        if is_unacknowledged(work, rebuild.wanted, self._ctx.broker_id):
             what = "the end of a log was cut: no replica has what is missing"
             self._cut(work, rebuild.wanted, what)
             return
@@ -428,73 +406,37 @@ class Repairs:
         if repair.lost != lost:
             repair.lost = lost
             advice = f"restore a replica, or run: josefine log repair {work.tp} --accept-loss"
-            self._tell(
-                "records lost: no replica has them", work, Gravity.ERROR, lost=lost, next=advice
-            )
+            what = "records lost: no replica has them"
+            work.tell(self._ctx, what, Gravity.ERROR, lost=lost, next=advice)
         self._note_lost(work)
 
-    def _is_cut_for_leader(self, work: _Work, sender: int, offset: int) -> bool:
-        """Cut our log where the leader has a batch that does not fit into the hole: what follows
-        the hole here differs, too. Returns whether it was cut."""
-        partition = work.hosted.partition
-        if not partition.awaits_repair or sender != partition.leader:
-            return False
-        try:
-            check_cut(self._ctx, work.tp, work.hosted, offset)
-        except HaltError:
+    def _is_cut_for_leader(self, work: RepairWork, sender: int, offset: int) -> bool:
+        """Whether our log was cut there, because its leader's ends there or goes another way."""
+        if not may_cut_for_leader(self._ctx, work, sender, offset):
             return False
         return self._cut(work, offset, "a log was cut where it differs from its leader's")
 
-    def _is_unacknowledged(self, work: _Work, offset: int) -> bool:
-        """Whether a crash explains the hole at `offset`, which no replica can fill: it was not
-        synced here, and is not known to be committed, unless a power failure took it. Only the
-        leader decides so."""
-        partition, log = work.hosted.partition, work.log
-        is_explained = log.lost_power or offset >= partition.high_watermark
-        is_leader = partition.awaits_repair and partition.leader == self._ctx.broker_id
-        return is_leader and is_explained and offset >= log.unsynced_from
-
-    def _cut(self, work: _Work, offset: int, message: str) -> bool:
-        """End the log before the hole, as a start does where nothing intact follows."""
-        hosted = work.hosted
-        self._tell(message, work, Gravity.WARNING, at=offset, end=hosted.log.log_end_offset)
-        try:
-            hosted.log.truncate_to(offset)
-        except KafkaError as error:
-            self._tell("a log was not cut", work, Gravity.ERROR, reason=error)
+    def _cut(self, work: RepairWork, offset: int, message: str) -> bool:
+        """End the log before the hole: then there is nothing to repair. Returns whether it was."""
+        if not cut(self._ctx, work, offset, message):
             return False
-        hosted.partition.truncated(hosted.log.log_end_offset)
         work.repair.on(RepairEvent.CHANGED)
         self._end(work)
         self._replay_if_whole(work)
         return True
 
-    def _go_on(self, work: _Work) -> None:
+    def _go_on(self, work: RepairWork) -> None:
         """The copy has moved without another replica."""
         work.repair.on(RepairEvent.ANSWERED)
         work.repair.helped(self._ctx.broker_id)
         self._note_lost(work)
         self._copy(work)
 
-    def _tell(
-        self, message: str, work: _Work, gravity: Gravity = Gravity.INFO, **more: object
-    ) -> None:
-        """Log an event with its place: fields only, never bytes of records."""
-        damage = work.repair.damage
-        self._ctx.ports.tell(
-            message,
-            gravity=gravity,
-            partition=str(work.tp),
-            segment=damage.base_offset,
-            offset=damage.offset,
-            **more,
-        )
-
-    def _failed(self, work: _Work, error: Exception | None) -> None:
+    def _failed(self, work: RepairWork, error: Exception | None) -> None:
         """Give up this attempt. The next one starts the copy from the beginning, after a delay: a
         full disk or a busy worker may have been the reason."""
         self.counters.failed += 1
         message = "repair of a segment failed: it is tried again"
-        self._tell(message, work, Gravity.WARNING, reason=error)
+        work.tell(self._ctx, message, Gravity.WARNING, reason=error)
         self._close(work)
         work.repair.failed(self._ctx.clock.monotonic_ms())

@@ -8,7 +8,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX
 from josefine_broker.engine.replicas.replica_reads import start_after
 from josefine_broker.host.log.log import PartitionLog
-from tests.unit.josefine_broker.engine.replicas.test_repairing import VALUES, Damaged
+from tests.unit.josefine_broker.engine.replicas.repair.test_repairs import VALUES, Damaged
 
 WHAT = "damaged records were deleted on the other replicas: the log starts after them"
 

@@ -12,7 +12,7 @@ from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX
 from josefine_broker.engine.replicas.leading import begin_to_follow
 from josefine_broker.records.batch import parse_header, stamp
 from tests.unit.josefine_broker.api.world import batch_of
-from tests.unit.josefine_broker.engine.replicas.test_repairing import (
+from tests.unit.josefine_broker.engine.replicas.repair.test_repairs import (
     LOG,
     TP,
     VALUES,

@@ -14,7 +14,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.partition.repair.repair import RETRY_MS_MAX, RepairState
 from josefine_broker.engine.ports import work_at_once
-from josefine_broker.engine.replicas.repairing import Repairs
+from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.scrub import Scrub, ScrubSettings
 from josefine_broker.observe.healing import Healing
