@@ -6,7 +6,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.archive_ends import ArchiveEnds
-from josefine_broker.engine.replicas.archive_reads import ArchiveReads
+from josefine_broker.engine.replicas.archive_reads import ArchiveReads, MissingReader
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.peers.archive_client import ArchiveClient
 
@@ -20,6 +20,7 @@ class Archives:
         """`reader_port`: of the reader on this machine; None: there is none."""
         self.ends = ArchiveEnds(ctx)
         ctx.ports.archived_end = self.ends.reached
+        ctx.ports.no_archive = MissingReader(ctx)
         self._ctx = ctx
         self._manager = manager
         self._clock = clock

@@ -192,7 +192,8 @@ class LogSection(Section):
     archive_reader_port: Annotated[int, Field(strict=True, ge=1, le=65_535)] | None = Field(
         default=None,
         description="Port of `josefine archive serve` on this machine, from which records of"
-        " archived topics below the local log start are read; null: they are out of range.",
+        " archived topics below the local log start are read; null: such a read gets a retriable"
+        " error.",
     )
     flush_messages: Count | None = Field(
         default=None,

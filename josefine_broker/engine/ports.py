@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.hosted import Buffer, HostedPartition, SearchPort
 from josefine_broker.engine.metadata.log_config import LogConfig
@@ -175,6 +176,11 @@ def tell_nobody(message: str, /, *, gravity: Gravity = Gravity.INFO, **fields: o
     """Drop the event, for tests and the simulator."""
 
 
+def archive_unread(tp: TopicPartition) -> KafkaError:
+    """For tests, and brokers that log nothing."""
+    return KafkaError(ErrorCode.kafka_storage_error, f"{tp}: no archive reader")
+
+
 def nothing_archived(tp: TopicPartition) -> int:
     """For tests, and brokers whose archives are not asked for."""
     return 0
@@ -201,6 +207,8 @@ class Ports:
     archive: ArchivePort | None = None
     """None: nothing below the local log start can be read. Written by
     `compose/archives.py`."""
+    no_archive: Callable[[TopicPartition], KafkaError] = archive_unread
+    """The error of such a read without `archive`. Written by `compose/archives.py`."""
     archived_end: Callable[[TopicPartition], int] = nothing_archived
     """The end of what the archive of a partition led here has, as far as its writer has reported;
     0: nothing that is known. Written by `compose/archives.py`."""

@@ -222,6 +222,8 @@ class _RangeReader:
         while self._offset < self._wanted.end and not self._stopped.is_set():
             fetched = self._fetch()
             if fetched is None:
+                # A broker without an archive reader has a passing error for what it has no longer.
+                yield from self._archived()
                 continue
             if fetched.error_code is ErrorCode.offset_out_of_range:
                 # Retention may have moved the local start since the archive was read up to it.

@@ -13,7 +13,7 @@ from josefine_broker.wire.fetch import FetchPartition, FetchPartitionResponse
 def is_below(ctx: Context, hosted: HostedPartition, part: FetchPartition) -> bool:
     """Whether the offset is below the local start, where only the archive has records."""
     is_below = 0 <= part.fetch_offset < hosted.log.log_start_offset
-    return is_below and hosted.settings.log.archived and ctx.ports.archive is not None
+    return is_below and hosted.settings.log.archived
 
 
 def read(
@@ -22,12 +22,14 @@ def read(
     """One partition's answer from its archive and its bytes, none before the records have come.
     Without an answer the reader is to continue in the log, at the offset of the returned
     partition. Raises KafkaError."""
-    assert ctx.ports.archive is not None
     partition, start = hosted.partition, hosted.log.log_start_offset
+    tp = TopicPartition(ctx.image.topic_names[hosted.topic_id], part.index)
+    if ctx.ports.archive is None:
+        # Out of range would make a consumer skip records that the archive has.
+        raise ctx.ports.no_archive(tp)
     bytes_max = min(part.max_bytes, room)
     records: Sequence[Buffer] | None = None
     if at_least_one or bytes_max > 0:
-        tp = TopicPartition(ctx.image.topic_names[hosted.topic_id], part.index)
         records = ctx.ports.archive.read(tp, hosted, part.fetch_offset, bytes_max)
     if records is not None and not records:
         # No archived record is left below the local start.

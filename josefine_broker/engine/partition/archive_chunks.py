@@ -1,7 +1,8 @@
 """The record batches that came from archives, until readers have taken them.
 
 Rules: a chunk has the records of a range of offsets, possibly none (a gap); a reader gets whole
-batches from the one with its offset on. The oldest chunks go once all are larger than the bound.
+batches from the one with its offset on. The oldest chunks go once all are larger than the bound,
+and each after a while: the archive may have lost or erased its records. Time is an argument.
 """
 
 from collections import OrderedDict
@@ -12,6 +13,8 @@ from josefine_broker.records.batch import iter_batches
 
 BYTES_MAX = 64 << 20
 OVERHEAD_BYTES = 256
+KEPT_MS = 30_000
+"""How long a chunk counts."""
 Place = tuple[UUID, int]
 """A topic's id and a partition."""
 
@@ -22,6 +25,8 @@ class Chunk(NamedTuple):
     first: int
     next_offset: int
     data: memoryview
+    until_ms: int
+    """From then on it is asked for again."""
 
 
 class Chunks:
@@ -43,13 +48,16 @@ class Chunks:
         while self.size_bytes > self._bytes_max and len(self._chunks) > 1:
             self._drop(next(iter(self._chunks)))
 
-    def find(self, place: Place, offset: int) -> Chunk | None:
+    def find(self, place: Place, offset: int, now_ms: int) -> Chunk | None:
         """The chunk whose range has this offset."""
-        for first in self._firsts.get(place, ()):
+        for first in tuple(self._firsts.get(place, ())):
             key = place, first
-            if first <= offset < self._chunks[key].next_offset:
+            chunk = self._chunks[key]
+            if now_ms >= chunk.until_ms:
+                self._drop(key)
+            elif first <= offset < chunk.next_offset:
                 self._chunks.move_to_end(key)
-                return self._chunks[key]
+                return chunk
         return None
 
     def _drop(self, key: tuple[Place, int]) -> None:

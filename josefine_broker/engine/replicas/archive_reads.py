@@ -14,7 +14,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import Buffer, HostedPartition, SearchPort
-from josefine_broker.engine.partition.archive_chunks import Chunk, Chunks, Place, taken
+from josefine_broker.engine.partition.archive_chunks import KEPT_MS, Chunk, Chunks, Place, taken
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.records.batch import NO_LEADER_EPOCH
 
@@ -24,6 +24,11 @@ PAUSE_MS = 1_000
 ASK_MS_MAX = 30_000
 START_MS = 30_000
 """How long the start of an archive counts."""
+TELL_AGAIN_MS = 60_000
+NO_READER = (
+    "a consumer reads below the local log start, and this broker has no archive reader: start "
+    "`josefine archive serve` and set `log.archive_reader_port` to its port"
+)
 NOTHING = -1
 """The start of an archive without any record of the partition."""
 
@@ -93,6 +98,28 @@ class Ask(Protocol):
         ...
 
 
+class MissingReader:
+    """The refusal of a fetch that only an archive reader could answer, on a broker without one.
+    Mutable: when each topic was reported last."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._again_ms: dict[str, int] = {}
+
+    def __call__(self, tp: TopicPartition) -> KafkaError:
+        """The error; it is logged once for each topic and minute."""
+        now_ms = self._ctx.clock.monotonic_ms()
+        if now_ms >= self._again_ms.get(tp.topic, now_ms):
+            self._again_ms[tp.topic] = now_ms + TELL_AGAIN_MS
+            self._ctx.ports.tell(
+                "archive not read",
+                gravity=Gravity.WARNING,
+                partition=str(tp),
+                reason=NO_READER,
+            )
+        return KafkaError(ErrorCode.kafka_storage_error, f"{tp}: {NO_READER}")
+
+
 class ArchiveReads:
     """Implements `engine.ports.ArchivePort`. Mutable; on the broker's thread."""
 
@@ -123,11 +150,11 @@ class ArchiveReads:
         if self._is_below_all(place, offset):
             raise KafkaError(ErrorCode.offset_out_of_range)
         while offset < end:
-            chunk = self._chunks.find(place, offset)
+            chunk = self._chunk(place, offset)
             if chunk is None:
                 self._ask(tp, place, offset, end)
                 return None
-            if chunk.next_offset < end and self._chunks.find(place, chunk.next_offset) is None:
+            if chunk.next_offset < end and self._chunk(place, chunk.next_offset) is None:
                 self._ask(tp, place, chunk.next_offset, end)
             found = taken(chunk, offset, bytes_max)
             if found:
@@ -139,7 +166,10 @@ class ArchiveReads:
         """Whether a read would have an outcome now."""
         place = (hosted.topic_id, tp.partition)
         is_out = self._is_below_all(place, offset)
-        return is_out or place in self._failed or self._chunks.find(place, offset) is not None
+        return is_out or place in self._failed or self._chunk(place, offset) is not None
+
+    def _chunk(self, place: Place, offset: int) -> Chunk | None:
+        return self._chunks.find(place, offset, self._ctx.clock.monotonic_ms())
 
     def _is_below_all(self, place: Place, offset: int) -> bool:
         """Whether the archive is known to have neither this record nor an earlier one."""
@@ -189,7 +219,8 @@ class ArchiveReads:
             self._started(place, answer.start, end)
             is_below = answer.start == NOTHING or offset < answer.start
             if answer.next_offset > offset:
-                chunk = Chunk(offset, answer.next_offset, memoryview(answer.data))
+                until_ms = self._ctx.clock.monotonic_ms() + KEPT_MS
+                chunk = Chunk(offset, answer.next_offset, memoryview(answer.data), until_ms)
                 self._chunks.add(place, chunk)
             elif not is_below:
                 why = f"the archive ends at {offset}, before the first record that brokers have"

@@ -14,14 +14,18 @@ from josefine_broker.engine.coordinators.offsets_topic import store_offsets
 from josefine_broker.engine.groups.offsets import CommittedOffset
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
+from josefine_broker.engine.partition.archive_chunks import KEPT_MS
 from josefine_broker.engine.partition.archived_end import FRESH_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.archive_reads import (
+    NO_READER,
     PAUSE_MS,
     START_MS,
+    TELL_AGAIN_MS,
     ArchiveAnswer,
     ArchiveQuestion,
     ArchiveReads,
+    MissingReader,
     TimeQuestion,
 )
 from josefine_broker.wire.entities import delete_records, list_offsets, offset_fetch
@@ -235,12 +239,41 @@ def test_times_are_looked_up_in_archive_and_log() -> None:
     assert offset_of(world, 8).offset == LOCAL
 
 
-def test_without_a_reader_the_log_is_all() -> None:
-    world, _ = archived_world()
-    world.ctx.ports.archive = None
+def test_without_a_reader_a_fetch_is_refused_until_there_is_one_and_the_log_starts_later() -> None:
+    """Out of range would make a consumer skip what the archive has."""
+    world, reader = archived_world()
+    archive, world.ctx.ports.archive = world.ctx.ports.archive, None
+    world.ctx.ports.no_archive = MissingReader(world.ctx)
+    told: list[tuple[str, str]] = []
+    world.ctx.ports.tell = lambda message, **fields: told.append((message, str(fields["reason"])))
 
-    assert world.fetch(0).error_code == ErrorCode.offset_out_of_range
+    codes = [world.fetch(at).error_code for at in (0, 1, LOCAL, -1)]
+    world.advance(TELL_AGAIN_MS)
+    world.fetch(0)
+
+    error = ErrorCode.kafka_storage_error
+    assert codes == [error, error, ErrorCode.none, ErrorCode.offset_out_of_range]
+    assert told == [("archive not read", NO_READER)] * 2  # once in a while
     assert offset_of(world, EARLIEST).offset == LOCAL
+
+    world.ctx.ports.archive = archive
+    parked = waiting(world, 0)
+    reader.answer(archived(0, 1, 2), 3)
+    assert values_in(answer_of(parked)) == [b"0", b"1", b"2"]
+
+
+def test_archived_records_are_asked_for_again_after_a_while() -> None:
+    """Somebody may have erased one, or restored the archive."""
+    world, reader = archived_world()
+    waiting(world, 0)
+    reader.answer(archived(0, 1, 2), 3)
+    assert values_in(world.fetch(0)) == [b"0", b"1", b"2"]
+
+    world.advance(KEPT_MS)
+    parked = waiting(world, 0)
+    reader.answer(archived(0, 2), 3)
+
+    assert values_in(answer_of(parked)) == [b"0", b"2"]
 
 
 def test_records_of_an_archived_topic_cannot_be_deleted() -> None:
