@@ -1,10 +1,11 @@
-"""Deletion from an archive by `retention.ms`, the retention of the whole topic.
+"""Deletion from an archive by `retention.ms` and `retention.bytes`, those of the whole topic.
 
 Rules: as a log does, each partition loses records from its start alone: those before the first file
-with a record that is not old enough. A file is old if its newest timestamp is, by the statistics in
-the Delta log; one without timestamps, or with some that are unknown, is not. One Delta commit
-deletes the rows of all partitions; readers of older versions have the files until VACUUM. The
-setting is read again before each deletion.
+that must stay. A file may go by time if its newest timestamp is old enough, by the statistics in
+the Delta log; one without timestamps, or with some that are unknown, may not. It may go by bytes if
+each of its partitions has as many bytes as it must keep in later files. One Delta commit deletes
+the rows of all partitions; readers of older versions have the files until VACUUM. The settings are
+read again before each deletion.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+
+from josefine_lake.archive.partition_sizes import PartitionSizes, beyond_bytes
 
 CHECK_MS = 300_000
 """How often to look for old records, as Kafka's `log.retention.check.interval.ms`."""
@@ -45,12 +48,26 @@ class Table(Protocol):
         ...
 
 
-def delete_expired(table: Table, retention_ms: int, now_ms: int) -> dict[int, int]:
+class Retention(NamedTuple):
+    """What each partition keeps; None: no bound."""
+
+    ms: int | None = None
+    bytes: int | None = None
+
+
+def delete_expired(
+    table: Table, keep: Retention, now_ms: int, sizes: PartitionSizes
+) -> dict[int, int]:
     """Partition → its new first offset, of those that lost records. `now_ms` is since 1970. Raises
     StoppedError, DeltaError, OSError."""
     actions = table.actions()
-    spans = [] if actions is None else spans_of(actions)
-    expired = [each for each in spans if is_expired(each, now_ms - retention_ms)]
+    spans = [] if actions is None or keep == Retention() else spans_of(actions)
+    paths = set[str]()
+    if keep.ms is not None:
+        paths |= {each.path for each in spans if is_expired(each, now_ms - keep.ms)}
+    if keep.bytes is not None and spans:
+        paths |= beyond_bytes(sizes.of(table.folder.arrow(), file_bytes(actions)), keep.bytes)
+    expired = [each for each in spans if each.path in paths]
     if not expired:
         return {}
     files = table.folder.arrow()
@@ -68,6 +85,12 @@ def delete_expired(table: Table, retention_ms: int, now_ms: int) -> dict[int, in
 def is_expired(span: Span, before_ms: int) -> bool:
     """Whether every record of a file is older."""
     return span.newest_ms is not None and span.newest_ms < before_ms
+
+
+def file_bytes(actions: Any) -> dict[str, int]:
+    """Path → bytes of each data file."""
+    columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+    return dict(zip(*columns, strict=True))
 
 
 def predicate(starts: Mapping[int, int]) -> str:

@@ -21,7 +21,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive import newest
 from josefine_lake.archive.notes import ArchiveNotes
-from josefine_lake.archive.retention import CHECK_MS, delete_expired
+from josefine_lake.archive.partition_sizes import PartitionSizes
+from josefine_lake.archive.retention import CHECK_MS, Retention, delete_expired
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import verdicts
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
@@ -39,7 +40,6 @@ from pipelines.exactly_once.offset_chain import Verdict
 
 EARLIEST_LOCAL = -4
 """The first offset that brokers have themselves (KIP-405)."""
-RETENTION, NO_BOUND = "retention.ms", -1
 PASSING = {Verdict.LOST_RACE, Verdict.TOPIC_SHORTER}
 """Stops after which this writer, or the one that won, continues by itself."""
 
@@ -72,12 +72,13 @@ class ArchiveWriter(TableWriter):
         table: TableTopic,
         world: World,
         notes: ArchiveNotes,
-        retention_ms: Callable[[], int | None],
+        retention: Callable[[], Retention],
     ) -> None:
-        """`retention_ms`: of the whole topic now; None: for ever."""
+        """`retention`: of the whole topic now."""
         super().__init__(table, world)
         self._notes = notes
-        self._retention_ms = retention_ms
+        self._retention = retention
+        self._sizes = PartitionSizes()
         self._expire_from_ms = 0
 
     def run(
@@ -161,9 +162,7 @@ class ArchiveWriter(TableWriter):
         world = self._world
         assert isinstance(world.store, ChainedTable)
         try:
-            retention_ms = self._retention_ms()
-            if retention_ms is not None:
-                delete_expired(world.store, retention_ms, world.wall_ms())
+            delete_expired(world.store, self._retention(), world.wall_ms(), self._sizes)
         except (DeltaError, KafkaError, OSError) as error:
             # Nothing was deleted: the next records must not wait for this.
             world.stats.upkeep_failed(str(error))
@@ -199,14 +198,19 @@ def archive_writer(
         note_stop=lambda tp, offset, why: None,
     )
 
-    def retention_ms() -> int | None:
+    def retention() -> Retention:
         # Asked for each time: a bound that was raised meanwhile must count.
         configs = client.describe_configs([table.topic])[table.topic]
-        found = int(configs[RETENTION].value or NO_BOUND)
-        return None if found == NO_BOUND else found
+        return Retention(*(_bound(configs[f"retention.{name}"].value) for name in ("ms", "bytes")))
 
     try:
-        return ArchiveWriter(table, world, notes, retention_ms)
+        return ArchiveWriter(table, world, notes, retention)
     except StoppedTable as error:
         notes.stop(error.stopped.what)
         raise
+
+
+def _bound(text: str | None) -> int | None:
+    """A bound of the topic's configs; None: there is none, which brokers write as -1 or below."""
+    found = -1 if text is None else int(text)
+    return None if found < 0 else found

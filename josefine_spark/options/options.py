@@ -55,6 +55,8 @@ class BelowLocalStart(Enum):
     """The broker itself, if an archive reader runs on its machine."""
     AUTO = "auto"
     """The tasks read the archive's files."""
+    OFF = "off"
+    """Nobody: a topic starts where its brokers' own records do."""
 
 
 class UnreadableBatches(Enum):

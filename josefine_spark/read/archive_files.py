@@ -25,10 +25,9 @@ from josefine_broker.client.io_blocking import EARLIEST, BlockingClient
 from josefine_spark.base.errors import OptionError
 from josefine_spark.options.connections import client_for
 from josefine_spark.options.options import Connection, ReadOptions
+from josefine_spark.read.offset_clients import EARLIEST_LOCAL
 
 PROVIDER = "josefine_lake.archive.files"
-EARLIEST_LOCAL = -4
-"""The first offset that brokers have themselves (KIP-405)."""
 AGAIN_S = 60.0
 """After this time a topic without an archive is asked for again."""
 
@@ -87,6 +86,22 @@ class ArchivedClient:
                 first = archive.at_time(tp.partition, wanted[tp], end)
             if first is not None and not 0 <= found[tp].offset < first:
                 found[tp] = replace(found[tp], offset=first)
+        return found
+
+    def first_ms(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The timestamp of the first record at each position that only the archive has. Raises
+        KafkaError, OptionError."""
+        client = client_for(self._connection)
+        archives = self._archives(client, list(positions))
+        local = client.list_offsets(dict.fromkeys(archives, EARLIEST_LOCAL)) if archives else {}
+        found = {}
+        for tp, start in local.items():
+            if positions[tp] < start.offset:
+                rows, _ = archives[tp].rows(tp.partition, positions[tp], start.offset)
+                if rows is not None and rows.num_rows:
+                    first_us = rows.column("timestamp").cast(pa.int64())[0].as_py()
+                    if first_us is not None:
+                        found[tp] = first_us // 1_000
         return found
 
     def _archives(

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from josefine_spark.options.options import BelowLocalStart, ReadOptions, SourceOptions
+from josefine_spark.options.options import ReadOptions, SourceOptions
 from josefine_spark.read.admission import OffsetRange, split_ranges
 
 
@@ -25,13 +25,11 @@ def input_partitions(options: SourceOptions, ranges: Sequence[OffsetRange]) -> l
 
 def planning_client(options: ReadOptions) -> Any:
     """The client that a planner asks for offsets."""
-    if options.archive is BelowLocalStart.AUTO:
-        from josefine_spark.read.archive_files import ArchivedClient
-
-        return ArchivedClient(options.connection)
     from josefine_spark.options.connections import client_for
+    from josefine_spark.read.offset_clients import offsets_client
 
-    return client_for(options.connection)
+    connection = options.connection
+    return offsets_client(connection, options.archive, client_for(connection))
 
 
 def read_task(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:

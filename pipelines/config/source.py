@@ -65,6 +65,7 @@ def source_of(name: str, reader: Reader) -> Source:
         skips_losses=reader.choice("on_data_loss") == "skip_and_record",
         stop=end_of(reader, reads),
         assigned=assigned,
+        archive=reader.choice("archive") or "broker",
         commit_group=reader.text("commit_group"),
         security=settings_of(reader),
     )

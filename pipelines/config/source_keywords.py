@@ -74,6 +74,11 @@ SOURCES: Mapping[str, Mapping[str, Word]] = {
             kind=Kind.CHOICE,
             choices=("fail", "skip_and_record"),
         ),
+        "archive": Word(
+            expected="auto, broker or off",
+            kind=Kind.CHOICE,
+            choices=("auto", "broker", "off"),
+        ),
         "limit": Word(
             expected="a mapping with rows, bytes, files, min_rows, max_delay",
             kind=Kind.SECTION,
@@ -169,6 +174,7 @@ _OF_BROKERS = ModeWords(
         "assign",
         "isolation",
         "on_data_loss",
+        "archive",
         "split",
         "headers",
         "commit_group",

@@ -195,6 +195,7 @@ class Source:
 
     `skips_losses`: records that retention deleted before they were read are recorded as lost and
     skipped. `committed_only`: records of open and aborted transactions are not read.
+    `archive`: who reads an archived topic below its local start: auto, broker or off.
     `commit_group`: the consumer group that gets the offsets that all its sinks have committed.
     `stop`: the end of a run; None: the end offsets at its start. `security`: a client's settings,
     empty for plaintext.
@@ -213,6 +214,7 @@ class Source:
     decode_key: Decode | None = None
     skips_losses: bool = False
     committed_only: bool = False
+    archive: str = "broker"
     commit_group: str | None = None
     stop: End | None = None
     assigned: tuple[TopicPartition, ...] = ()

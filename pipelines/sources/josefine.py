@@ -32,6 +32,7 @@ _BATCH_OPTIONS = (
     "assign",
     "kafka.isolation.level",
     "includeHeaders",
+    "archive",
     "maxRecordsPerPartition",
 )
 """The options of a stream that a batch read supports."""
@@ -95,6 +96,7 @@ def options_of(source: Source) -> dict[str, str]:
         "stopOffsets": json.dumps(nested(stop)) if (stop := _stop(source)) is not None else None,
         "kafka.isolation.level": "read_committed" if source.committed_only else None,
         "includeHeaders": "true" if source.headers else None,
+        "archive": None if source.archive == "broker" else source.archive,
         **options_of_security(source.security),
     }
     return {name: str(value) for name, value in said.items() if value is not None}
@@ -121,10 +123,13 @@ def _stop(source: Source) -> ByPartition | None:
     return source.stop.offsets if source.stop and source.stop.is_by_offsets else None
 
 
-def topics_of(client: BlockingClient, source: Source) -> Topics:
+def topics_of(
+    client: BlockingClient, source: Source, connection: Connection | None = None
+) -> Topics:
     """The offsets of a source's topics. Raises OptionError if one is missing, KafkaError."""
-    from josefine_spark.options.options import Subscription
+    from josefine_spark.options.options import BelowLocalStart, Subscription
     from josefine_spark.read.discovery import all_bounds, discover
+    from josefine_spark.read.offset_clients import offsets_client
 
     numbers = {topic: tuple(some) for topic, some in numbers_of(source.assigned).items()}
     topics = () if numbers else source.topics
@@ -132,7 +137,9 @@ def topics_of(client: BlockingClient, source: Source) -> Topics:
         topics=topics, pattern=source.pattern, assigned=tuple(numbers.items())
     )
     found = discover(client, subscription, must_exist=True)
-    bounds = all_bounds(client, found.partitions, read_committed=False)
+    below = BelowLocalStart(source.archive)
+    asked = offsets_client(connection or _connection(source), below, client)
+    bounds = all_bounds(asked, found.partitions, read_committed=False)
     latest = {tp: bound.latest for tp, bound in bounds.items()}
     return Topics(
         earliest={tp: bound.earliest for tp, bound in bounds.items()},
@@ -177,7 +184,7 @@ class JosefineKind:
 
         connection = _connection(source)
         try:
-            return topics_of(client_for(connection), source)
+            return topics_of(client_for(connection), source, connection)
         except (OptionError, KafkaError, OSError) as error:
             drop_client(connection)
             reason = error.message if isinstance(error, KafkaError) else str(error)
@@ -194,9 +201,16 @@ class JosefineKind:
 
         wanted = dict.fromkeys(topics.latest.ends, time_ms)
         committed = source.committed_only
-        return _asked(
-            source, "time", lambda client: offsets_at(client, wanted, read_committed=committed)
-        )
+
+        def ask(client: BlockingClient) -> ByPartition:
+            from josefine_spark.options.options import BelowLocalStart
+            from josefine_spark.read.offset_clients import offsets_client
+
+            below = BelowLocalStart(source.archive)
+            asked = offsets_client(_connection(source), below, client)
+            return offsets_at(asked, wanted, read_committed=committed)
+
+        return _asked(source, "time", ask)
 
     def open(self, spark: SparkSession, source: Source, at: TopicOffsets | None) -> DataFrame:
         """The stream. `at` is set also with a checkpoint: Spark uses it while batch 0 is open."""
@@ -280,6 +294,10 @@ def first_record_ms(source: Source, positions: ByPartition) -> int | None:
     found: list[int] = []
 
     def ask(client: BlockingClient) -> ByPartition:
+        if source.archive == "auto":
+            from josefine_spark.read.archive_files import ArchivedClient
+
+            found.extend(ArchivedClient(_connection(source)).first_ms(positions).values())
         # A fetch of one byte has the first batch of each partition, complete.
         parts = client.fetch(positions, bytes_max=1, partition_bytes_max=1, max_wait_ms=0)
         for tp, part in parts.items():

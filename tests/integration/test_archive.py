@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,11 +21,16 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient, BlockingProducer, NewTopic
 from josefine_spark.source import JosefineDataSource
+from pipelines.config.loader import load
+from pipelines.config.validate import validate
+from pipelines.model.pipeline import Source
+from pipelines.sources.josefine import JosefineKind, first_record_ms, options_of
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
 from tests.support.fixtures import broker_fixture
 from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
+from tests.unit.pipelines.config.test_validate import GOOD
 
 WAIT_S = 60.0
 FIRST_MS = 1_700_000_000_000
@@ -292,6 +298,27 @@ def test_spark_reads_below_the_local_start_from_the_archives_files(
         first = next(each for each in expected if each[4][1] >= since)
         options = {"archive": "auto", "startingTimestamp": str(since)}
         assert by_spark(broker, "files", **options)[0] == first
+        # A pipeline starts, and sees how far it is, by the same choice.
+        ends = {"auto": 0, "broker": local[0][0], "off": local[0][0]}
+        for archive, start in ends.items():
+            source = pipeline_source(broker, "files", archive)
+            topics = JosefineKind().look(source)
+            assert topics.earliest == {FILES: start}
+            at = JosefineKind().at_time(source, since, topics)[FILES]
+            assert at == (first[0] if archive == "auto" else start)
+            assert by_spark(broker, "files", **options_of(source))[0][0] == start
+        oldest = first_record_ms(pipeline_source(broker, "files", "auto"), {FILES: 0})
+        assert oldest == expected[0][4][1]
+
+
+FILES = TopicPartition("files", 0)
+
+
+def pipeline_source(broker: Any, topic: str, archive: str) -> Source:
+    """The source of a pipeline file with this keyword."""
+    text = GOOD.replace("topics: [orders]", f"topics: [{topic}]\n    archive: {archive}")
+    found = validate(load(text, "f.yaml", {})).sources["raw"]
+    return replace(found, bootstrap=broker.bootstrap, headers=True)
 
 
 def test_records_older_than_the_topics_retention_leave_the_archive(
@@ -313,6 +340,20 @@ def test_records_older_than_the_topics_retention_leave_the_archive(
     assert by_spark(broker, "aged", archive="auto")[0][0] == 30
     verified = josefine(broker.bootstrap, "archive", "verify", "--topic", "aged")
     assert "20 records from offset 30 to 50" in verified.out, verified.err
+
+
+def test_records_beyond_the_topics_bytes_leave_the_archive(broker: Any, tmp_path: Path) -> None:
+    lake = tmp_path / "sized"
+    made(broker, "sized", lake, retention__bytes="1")
+    for _ in range(2):  # a file each
+        sent(broker, "sized", 20)
+        assert josefine(broker.bootstrap, "archive", "run", "--topic", "sized", "--once").code == 0
+    with writer(broker):
+        wait_until(lambda: archived(lake) == [*range(20, 40)], WAIT_S, "the first file deleted")
+
+    assert by_spark(broker, "sized", archive="auto")[0][0] == 20
+    verified = josefine(broker.bootstrap, "archive", "verify", "--topic", "sized")
+    assert "20 records from offset 20 to 40" in verified.out, verified.err
 
 
 def by_spark(broker: Any, topic: str, **options: str) -> Consumed:

@@ -35,11 +35,6 @@ def archive_contradiction(log: LogConfig, inert: Mapping[str, str], table: str) 
     for name, instead in _DECLINED.items():
         if inert.get(name) == "true":
             return f"'{name}' true is not served with an archive: {instead}"
-    if log.retention_bytes is not None:
-        return (
-            f"{_ENABLE} needs 'retention.bytes' -1, because the archive is bounded by time alone:"
-            " set 'local.retention.bytes' to bound what brokers keep"
-        )
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Deletion from an archive by time: what is left, and that nothing young goes."""
+"""Deletion from an archive by time and bytes: what is left, and that nothing else goes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_lake.archive.retention import Span, delete_expired, is_expired, predicate
+from josefine_lake.archive.partition_sizes import Part, PartitionSizes, beyond_bytes
+from josefine_lake.archive.retention import (
+    Retention,
+    Span,
+    delete_expired,
+    is_expired,
+    predicate,
+)
 from josefine_lake.archive.writer import ArchiveFile
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.delta_table import ChainedTable
@@ -50,6 +57,10 @@ def append(table: ChainedTable, number: int, rows: list[Row]) -> None:
     table.commit([file.close(0)], made, ARCHIVE_SCHEMA, {}, lambda place: None)
 
 
+def expire(table: ChainedTable, ms: int | None = KEEP, bytes_: int | None = None) -> dict[int, int]:
+    return delete_expired(table, Retention(ms, bytes_), NOW, PartitionSizes())
+
+
 def left(path: Path) -> list[tuple[int, int]]:
     rows = DeltaTable(str(path)).to_pyarrow_table(columns=["partition", "offset"]).to_pylist()
     return sorted((row["partition"], row["offset"]) for row in rows)
@@ -76,7 +87,7 @@ def test_each_partition_loses_its_files_up_to_the_first_with_a_young_record(
         append(table, number + 1, rows)
         written.append(rows)
 
-    starts = delete_expired(table, KEEP, NOW)
+    starts = expire(table)
 
     young = [rows for rows in written if any(not is_old(time) for _, _, time in rows)]
     expected = list(ends)
@@ -85,7 +96,7 @@ def test_each_partition_loses_its_files_up_to_the_first_with_a_young_record(
     everything = [(at, offset) for rows in written for at, offset, _ in rows]
     assert left(path) == sorted(each for each in everything if each[1] >= expected[each[0]])
     assert starts == {at: start for at, start in enumerate(expected) if start}
-    assert delete_expired(table, KEEP, NOW) == {}
+    assert expire(table) == {}
 
 
 def is_old(time_ms: int | None) -> bool:
@@ -99,7 +110,7 @@ def test_the_chain_continues_after_a_deletion_and_older_versions_stay(tmp_path: 
     append(table, 2, [(0, 2, 99 * DAY)])
     before = DeltaTable(str(path)).version()
 
-    assert delete_expired(table, KEEP, NOW) == {0: 2}
+    assert expire(table) == {0: 2}
     append(table, 3, [(0, 3, 99 * DAY)])
 
     assert left(path) == [(0, 2), (0, 3)]
@@ -110,7 +121,7 @@ def test_the_chain_continues_after_a_deletion_and_older_versions_stay(tmp_path: 
 
 
 def test_an_archive_without_files_loses_nothing(tmp_path: Path) -> None:
-    assert delete_expired(opened(tmp_path / "t"), KEEP, NOW) == {}
+    assert expire(opened(tmp_path / "t")) == {}
 
 
 def test_a_file_without_a_time_is_kept() -> None:
@@ -123,3 +134,56 @@ def test_the_rows_that_go_are_named_by_partition_and_offset() -> None:
     assert predicate({1: 7, 0: 2}) == (
         '("partition" = 0 AND "offset" < 2) OR ("partition" = 1 AND "offset" < 7)'
     )
+
+
+PARTS = st.lists(
+    st.dictionaries(st.integers(0, 2), st.integers(0, 9), min_size=1), min_size=1, max_size=6
+)
+
+
+@given(files=PARTS, bytes_min=st.integers(0, 30))
+def test_every_partition_keeps_its_bytes_and_no_file_more(
+    files: list[dict[int, int]], bytes_min: int
+) -> None:
+    """Each number of `files` is the bytes of a partition in one file, in the order of offsets."""
+    named = {
+        str(at): {partition: Part(at, size) for partition, size in parts.items()}
+        for at, parts in enumerate(files)
+    }
+
+    gone = beyond_bytes(named, bytes_min)
+
+    for path, parts in named.items():
+        after = [
+            sum(files[at].get(partition, 0) for at in range(int(path) + 1, len(files)))
+            for partition in parts
+        ]
+        assert (path in gone) == all(each >= bytes_min for each in after)
+
+
+def test_the_oldest_files_go_until_the_rest_has_just_enough_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = opened(path)
+    for number in range(5):
+        append(table, number + 1, [(0, 2 * number, None), (0, 2 * number + 1, None)])
+    sizes = DeltaTable(str(path)).get_add_actions(flatten=True)
+    (size,) = {*pa.table(sizes).column("size_bytes").to_pylist()}
+
+    assert expire(table, None, 5 * size + 1) == {}
+    assert expire(table, None, None) == {}
+    assert expire(table, None, 2 * size) == {0: 6}
+    assert left(path) == [(0, 6), (0, 7), (0, 8), (0, 9)]
+    assert expire(table, None, 2 * size) == {}
+
+
+def test_a_file_is_shared_by_the_rows_of_its_partitions_and_read_once(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    append(table, 1, [(0, 5, None), (1, 7, None), (1, 8, None), (1, 9, None)])
+    (name,) = (each.name for each in (tmp_path / "t").glob("*.parquet"))
+    known = PartitionSizes()
+
+    first = known.of(table.folder.arrow(), {name: 4_000})
+    assert first == {name: {0: Part(5, 1_000), 1: Part(7, 3_000)}}
+    (tmp_path / "t" / name).unlink()
+    assert known.of(table.folder.arrow(), {name: 4_000}) == first
+    assert known.of(table.folder.arrow(), {}) == {}

@@ -21,7 +21,8 @@ from josefine_spark.base.errors import DataLossError, OptionError, ReadError
 from josefine_spark.options.options import BelowLocalStart, Connection, ReadOptions
 from josefine_spark.read import archive_files, task_reader
 from josefine_spark.read.admission import OffsetRange
-from josefine_spark.read.archive_files import EARLIEST_LOCAL, ArchivedClient, batches_of
+from josefine_spark.read.archive_files import ArchivedClient, batches_of
+from josefine_spark.read.offset_clients import EARLIEST_LOCAL, LocalClient, offsets_client
 from josefine_spark.read.source_options import source_options
 from tests.unit.josefine_broker.api.world import batch_of
 
@@ -179,6 +180,41 @@ def test_starts_and_times_are_those_of_archive_and_log() -> None:
     assert planned(Broker([5]), Archive(first=9), 1_000) == -1
     assert planned(Broker([]), Archive(first=2), EARLIEST) == 0
     assert planned(Broker([5]), Archive(first=2), LATEST) == END
+
+
+def test_without_archives_a_topic_starts_where_brokers_have_their_own_records() -> None:
+    """A broker with an archive reader reports the archive's start as the earliest offset."""
+
+    class Archived(Broker):
+        def list_offsets(self, wanted: dict[Any, int], **more: Any) -> dict[Any, ListedOffset]:
+            at = {LATEST: END, EARLIEST: 0, EARLIEST_LOCAL: 5, 1_000: 2, 9_000: 7, 99_000: -1}
+            return {tp: ListedOffset(at[time], time, -1) for tp, time in wanted.items()}
+
+    client = offsets_client(OPTIONS.connection, BelowLocalStart.OFF, Archived([]))  # type: ignore[arg-type]
+    asked = (EARLIEST, LATEST, 1_000, 9_000, 99_000)
+    found = [client.list_offsets({TP: time})[TP].offset for time in asked]
+
+    assert isinstance(client, LocalClient)
+    assert found == [5, END, 5, 7, -1]
+    assert client.known_topic_id("t") is None
+
+
+class Timed(Archive):
+    """Each record's time in ms is its offset."""
+
+    def rows(self, partition: int, offset: int, end: int) -> tuple[Any, int]:
+        rows = [{**row(at), "timestamp": at * 1_000} for at in range(offset, end)]
+        return pa.Table.from_pylist(rows, SCHEMA), end
+
+
+def test_the_age_of_a_record_that_only_the_archive_has_is_known() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive_files, "client_for", lambda connection: Broker([5]))
+        patch.setattr(archive_files, "archive_of", lambda *of: Timed())
+        client = ArchivedClient(OPTIONS.connection)
+
+        assert client.first_ms({TP: 3}) == {TP: 3}
+        assert client.first_ms({TP: 5}) == {}
 
 
 def test_columns_and_filters_are_those_of_the_decoder() -> None:

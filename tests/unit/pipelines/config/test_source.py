@@ -8,13 +8,14 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.errors import OptionError
+from josefine_spark.options.options import BelowLocalStart
 from josefine_spark.options.positions import Kind
 from josefine_spark.read.source_options import source_options
 from pipelines.config.loader import load
 from pipelines.config.source import group_problems, source_of
 from pipelines.config.validate import validate
 from pipelines.model.pipeline import End
-from pipelines.sources.josefine import options_of
+from pipelines.sources.josefine import batch_options_of, options_of
 from tests.unit.pipelines.config.sections import read, said, section
 from tests.unit.pipelines.config.test_json_schema import complaints
 from tests.unit.pipelines.config.test_validate import GOOD
@@ -48,6 +49,10 @@ def test_each_word_has_its_option():
     assert (found.max_records_per_partition, found.min_partitions) == (3, 4)
     assert found.read.read_committed
     assert not options("isolation: read_uncommitted").read.read_committed
+    for word in ("auto", "broker", "off"):
+        assert options(f"archive: {word}").read.archive is BelowLocalStart(word)
+        of_batch = batch_options_of(source(f"archive: {word}"))
+        assert source_options(of_batch, streaming=False).read.archive is BelowLocalStart(word)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,6 @@ def test_without_an_archive_local_bounds_have_no_effect() -> None:
         ({"retention.ms": "5", "local.retention.ms": "-1"}, "must not be -1"),
         ({"retention.bytes": "5", "local.retention.bytes": "6"}, "'local.retention.bytes' 6"),
         ({"retention.bytes": "5", "local.retention.bytes": "-1"}, "must not be -1"),
-        ({"retention.bytes": "5"}, "needs 'retention.bytes' -1"),
         ({"local.retention.ms": "-3"}, "local.retention.ms"),
         ({"remote.log.copy.disable": "true"}, "'remote.log.copy.disable' true is not served"),
         ({"remote.log.delete.on.disable": "true"}, "no broker deletes it"),
@@ -80,6 +79,13 @@ def test_nothing_is_wrong_without_an_archive() -> None:
     log = LogConfig(cleanup_policy=frozenset({"compact"}), local_retention_ms=-1)
 
     assert not archive_contradiction(log, {"remote.log.copy.disable": "true"}, "/lake/orders")
+
+
+def test_the_whole_may_have_a_bound_in_bytes() -> None:
+    """The archive's writer deletes by it; brokers only have the local bound."""
+    log = resolve([*ARCHIVED.items(), ("retention.bytes", "5")], DEFAULTS).log
+
+    assert (log.retention_bytes, log.size_max_bytes) == (5, 5)
 
 
 def test_configs_are_described_as_they_were_set() -> None:
