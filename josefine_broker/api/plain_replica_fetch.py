@@ -12,6 +12,8 @@ from typing import Any
 
 from josefine_broker.api.fetch import read_again
 from josefine_broker.api.plain_fetch import Sender
+from josefine_broker.api.rules.asker import asker_of
+from josefine_broker.base.acls import Operation
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
@@ -85,7 +87,7 @@ def _caught_up(
     if not topics or max_wait_ms <= 0 or min(request.min_bytes, request.max_bytes) <= 0:
         return None
     session = ctx.clients.sessions.current(session_id, epoch, by_id=True)
-    if session is None:
+    if session is None or not _is_broker(ctx, header, sender):
         return None
     _, topic_id, (part,) = topics[0]
     assert topic_id is not None, "a follower names topics by id"
@@ -121,6 +123,17 @@ def _caught_up(
         ctx.parked.forget(waiting)
         waiting.expire(now_ms)
     return waiting
+
+
+def _is_broker(ctx: Context, header: RequestHeader, sender: Sender) -> bool:
+    """Whether the guard of the handler (`api/access.py`) would let this follower in."""
+    if sender.listener in ctx.clients.listeners_apart:
+        return False
+    if ctx.clients.authorizer is None:
+        return True
+    info = RequestInfo(header, sender.principal, sender.address, sender.listener)
+    asker = asker_of(ctx, info)
+    return asker is None or asker.may_cluster(Operation.CLUSTER_ACTION)
 
 
 def _has_all(ctx: Context, hosted: HostedPartition, cached: Cached, request: FetchRequest) -> bool:

@@ -19,7 +19,14 @@ from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.retry import Action, action_for
 from josefine_cli.mirror import plan
 from josefine_cli.mirror.plan import Append, Ends, Tail, Verdict, Why
-from josefine_cli.mirror.sides import Source, delete_before, ends_of, is_current, read_at
+from josefine_cli.mirror.sides import (
+    Source,
+    delete_before,
+    ends_of,
+    is_current,
+    read_at,
+    read_whole,
+)
 
 SESSION_PREFIX = "josefine-mirror:"
 BYTES_MAX = 32 << 20
@@ -78,7 +85,10 @@ class Copier:
             for topic, found in topics.items()
             for index in range(found.partitions)
         ]
-        theirs, ours = ends_of(self._source, tps), ends_of(self._target, tps)
+        # The source's ends come last: the mirror before this one may still append what was written
+        # meanwhile, and a mirror that ends after its source looks like another history.
+        ours = ends_of(self._target, tps)
+        theirs = ends_of(self._source, tps)
         for tp in tps:
             self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
 
@@ -86,12 +96,13 @@ class Copier:
         """Note the partition, or its verdict."""
         is_blank, tail = ours.end == 0, None
         if not is_blank and ours.end > ours.start:
-            is_blank = plan.is_without_records(read_at(self._target, tp, ours.start), ours.end)
-            tail = plan.tail_of(read_at(self._target, tp, ours.end - 1), ours.end)
+            read = read_at if found.compacts else read_whole
+            first, last = (read(self._target, tp, at) for at in (ours.start, ours.end - 1))
+            is_blank = first is not None and plan.is_without_records(first, ours.end)
+            tail = None if last is None else plan.tail_of(last, ours.end)
         verdict = plan.attach(theirs, ours, is_blank=is_blank)
         if verdict is None and tail is not None and tail.base_offset >= theirs.start:
-            at = read_at(self._source, tp, tail.base_offset)
-            verdict = plan.check_tail(at, tail, compacts=found.compacts)
+            verdict = _check_tail(self._source, tp, tail, compacts=found.compacts)
         if verdict is not None:
             self._stop(tp, verdict)
             return
@@ -117,7 +128,11 @@ class Copier:
                 self._stop(tp, each)
         appends = {tp: each for tp, each in found.items() if isinstance(each, Append)}
         if appends:
-            self._append(appends)
+            try:
+                self._append(appends)
+            except KafkaError:
+                self.pause()  # what was read after it would leave a gap
+                raise
         self._follow_starts()
         return bool(appends)
 
@@ -164,7 +179,6 @@ class Copier:
                     self._stop(tp, plan.append_failed(error.code, error.message))
             if failed is not None:
                 if failed.code is not ErrorCode.policy_violation:
-                    self.pause()
                     raise failed
                 time.sleep(0.05)  # the leader has not heard of this session yet
 
@@ -201,6 +215,16 @@ class Copier:
                 due[tp] = self._started[tp] = start
         if due:
             delete_before(self._target, due)
+
+
+def _check_tail(
+    source: BlockingClient, tp: TopicPartition, tail: Tail, *, compacts: bool
+) -> Verdict | None:
+    """Whether the source still has the last mirrored batch. Raises KafkaError if it cannot be
+    read."""
+    at = (read_at if compacts else read_whole)(source, tp, tail.base_offset)
+    # Deleted by retention since: then there is nothing to compare.
+    return None if at is None else plan.check_tail(at, tail, compacts=compacts)
 
 
 class _Reader:
@@ -283,11 +307,8 @@ class _Reader:
         if not isinstance(after, Append):
             return after
         if part.tail is not None and after.first_epoch != part.epoch:
-            at = read_at(self._source, tp, part.tail.base_offset)
-            # Deleted by retention since: then there is nothing to compare.
-            if len(at):
-                verdict = plan.check_tail(at, part.tail, compacts=part.compacts)
-                if verdict is not None:
-                    return verdict
+            verdict = _check_tail(self._source, tp, part.tail, compacts=part.compacts)
+            if verdict is not None:
+                return verdict
         part.position, part.epoch, part.tail = after.position, after.last_epoch, after.tail
         return after

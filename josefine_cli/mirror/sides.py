@@ -141,13 +141,28 @@ def ends_of(
     return {tp: Ends(starts[tp].offset, ends[tp].offset) for tp in tps}
 
 
-def read_at(client: BlockingClient, tp: TopicPartition, offset: int) -> memoryview:
-    """The batches from the one with this offset on; empty if the offset is out of range."""
+def read_at(client: BlockingClient, tp: TopicPartition, offset: int) -> memoryview | None:
+    """The batches from the one with this offset on; None: the offset is out of range, as retention
+    has deleted it. Raises KafkaError where they cannot be read: a mirror must not take that for
+    another history."""
     found = client.fetch({tp: offset}, partition_bytes_max=1 << 20, max_wait_ms=0)
     fetched = found.get(tp)
-    if fetched is None or fetched.error_code is not ErrorCode.none:
-        return memoryview(b"")
+    code = ErrorCode.request_timed_out if fetched is None else fetched.error_code
+    if code is ErrorCode.offset_out_of_range:
+        return None
+    if fetched is None or code is not ErrorCode.none:
+        raise KafkaError(code, f"{tp} cannot be read at offset {offset}: {code.name}")
     return memoryview(fetched.records)
+
+
+def read_whole(client: BlockingClient, tp: TopicPartition, offset: int) -> memoryview | None:
+    """Like `read_at`, of a topic from which only retention removes records: a batch that is missing
+    is a damaged one, which is being repaired. Raises KafkaError for it, too."""
+    found = read_at(client, tp, offset)
+    if found is not None and not found:
+        what = f"{tp} has no readable batch at offset {offset}: is a repair running there?"
+        raise KafkaError(ErrorCode.kafka_storage_error, what)
+    return found
 
 
 def delete_before(client: BlockingClient, offsets: Mapping[TopicPartition, int]) -> None:

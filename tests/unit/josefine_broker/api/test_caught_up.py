@@ -22,6 +22,7 @@ from josefine_broker.engine.purgatory.purgatory import Encoded, Parked
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.leading import check_isrs
 from josefine_broker.engine.replicas.plain_batches import append_groups
+from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
 from josefine_broker.wire.codec import (
@@ -243,4 +244,28 @@ def test_an_answer_with_what_was_appended_does_not_hide_the_watermark_of_another
         side.produce(0, [1], acks=1)
 
     assert sides[0].met["waited"] > 0
+    assert sides[0].facts() == sides[1].facts()
+
+
+@pytest.mark.parametrize("by", ["rules", "listener"])
+def test_a_follower_that_is_not_let_in_any_more_is_refused_as_by_the_handler(by: str) -> None:
+    """Its access rule is removed, or it comes through a listener of clients."""
+    sides = [Side(1, serves_plain=True), Side(1, serves_plain=False)]
+    follower = FOLLOWERS[0]
+    for side in sides:
+        for _ in range(6):
+            side.receive(follower)
+            side.send(follower)
+        side.produce(0, [1], acks=1)
+        before = side.met["waited"]
+        if by == "rules":
+            side.ctx.clients.authorizer = Authorizer(frozenset())
+        else:
+            side.ctx.clients.listeners_apart = frozenset((PEER.listener,))
+        for _ in range(3):
+            side.receive(follower)
+            side.send(follower)
+        side.produce(0, [1], acks=1)
+        assert side.met["waited"] == before
+
     assert sides[0].facts() == sides[1].facts()

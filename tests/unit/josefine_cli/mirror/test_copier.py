@@ -1,0 +1,173 @@
+"""The copy of one partition between two sides in memory, each with faults of its own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.admin import ConfigEntry
+from josefine_broker.client.fetched import FetchedPartition
+from josefine_broker.client.operations import Outcome
+from josefine_broker.client.produce import Written
+from josefine_broker.records.batch import iter_batches
+from josefine_cli.mirror import copier as module
+from josefine_cli.mirror.copier import Copier
+from josefine_cli.mirror.plan import Why
+from josefine_cli.mirror.sides import Source
+from tests.unit.josefine_cli.mirror.test_plan import at
+
+TP = TopicPartition("t", 0)
+TOPIC_ID = UUID(int=1000)
+SOURCE = Source("cluster/t", TOPIC_ID, 1, {})
+POLICY = ConfigEntry(
+    name="cleanup.policy", value="compact", is_default=False, read_only=False, sensitive=False,
+    documentation=None,
+)  # fmt: skip
+COMPACTED = SOURCE._replace(configs={"cleanup.policy": POLICY})
+
+
+@dataclass
+class Listed:
+    """The answer to a question for an offset."""
+
+    offset: int
+
+
+@dataclass
+class Side:
+    """A client of one partition."""
+
+    log: list[bytes] = field(default_factory=list)
+    start: int = 0
+    at_offset: dict[int, ErrorCode | None] = field(default_factory=dict)
+    """What a read of that offset gets: an error, or (None) nothing."""
+    on_ends: Callable[[], None] = lambda: None
+    errors: list[KafkaError] = field(default_factory=list)
+    """Of the next appends."""
+
+    def end(self) -> int:
+        ends = [h.end_offset for batch in self.log for _, h in iter_batches(memoryview(batch))]
+        return max(ends, default=self.start)
+
+    def list_offsets(self, wanted: Mapping[TopicPartition, int], **_: Any) -> Any:
+        self.on_ends()
+        return {tp: Listed(self.start if at == -2 else self.end()) for tp, at in wanted.items()}
+
+    def fetch(self, positions: Mapping[TopicPartition, int], **_: Any) -> Any:
+        offset = positions[TP]
+        is_inside = self.start <= offset <= self.end()
+        code = ErrorCode.none if is_inside else ErrorCode.offset_out_of_range
+        found = b"".join(
+            batch
+            for batch in self.log
+            for _, h in iter_batches(memoryview(batch))
+            if h.end_offset > offset
+        )
+        if offset in self.at_offset:
+            code, found = self.at_offset[offset] or ErrorCode.none, b""
+        return {
+            TP: FetchedPartition(
+                records=memoryview(bytearray(found)), high_watermark=self.end(),
+                last_stable_offset=self.end(), log_start_offset=self.start, error_code=code,
+                aborted=(), preferred_read_replica=-1,
+            )
+        }  # fmt: skip
+
+    def produce_outcomes(self, batches: Mapping[TopicPartition, Any], **_: Any) -> Any:
+        if self.errors:
+            return {TP: Outcome(error=self.errors.pop(0))}
+        data = memoryview(bytes(batches[TP]))
+        for pos, header in iter_batches(data):
+            if header.base_offset != self.end():
+                error = KafkaError(ErrorCode.invalid_record, "it does not continue the log")
+                return {TP: Outcome(error=error)}
+            self.log.append(bytes(data[pos : pos + header.size_bytes]))
+        return {TP: Outcome(result=Written(0))}
+
+    def known_topic_id(self, _: str) -> UUID:
+        return TOPIC_ID
+
+
+def copier(source: Side, target: Side, topic: Source = SOURCE) -> Copier:
+    theirs: Any = source
+    ours: Any = target
+    found = Copier(theirs, ours, "one")
+    found.attach({"t": topic})
+    return found
+
+
+DENIED = ErrorCode.topic_authorization_failed
+
+
+@pytest.mark.parametrize(("code", "topic"), [(DENIED, SOURCE), (DENIED, COMPACTED), (None, SOURCE)])
+def test_last_batch_that_cannot_be_read_is_not_another_history(
+    code: ErrorCode | None, topic: Source
+) -> None:
+    """READ is denied, or the batch is being repaired."""
+    log = [at(0, b"a"), at(1, b"b")]
+    source = Side([*log, at(2, b"c")], at_offset={1: code})
+
+    with pytest.raises(KafkaError, match="at offset 1"):
+        copier(source, Side(list(log)), topic)
+
+    source.at_offset = {}
+    assert not copier(source, Side(log), topic).verdicts
+
+
+def test_own_last_batch_that_cannot_be_read_is_no_blank_check() -> None:
+    log = [at(0, b"a"), at(1, b"b")]
+    with pytest.raises(KafkaError, match="no readable batch at offset 1"):
+        copier(Side([*log, at(2, b"c")]), Side(log, at_offset={1: None}))
+
+
+def test_leader_change_with_an_unreadable_last_batch_is_compared_later() -> None:
+    source, target = Side([at(0, b"a"), at(1, b"b", epoch=1)]), Side([at(0, b"a")])
+    mirror = copier(source, target)
+    source.at_offset = {0: ErrorCode.corrupt_message}
+    with pytest.raises(KafkaError, match="at offset 0"):
+        mirror.step()
+    source.at_offset, source.log[0] = {}, at(0, b"x")
+
+    mirror.step()
+
+    assert mirror.verdicts[TP].why is Why.DIFFERENT
+    assert target.end() == 1
+
+
+def test_mirror_before_this_one_may_append_while_it_is_attached() -> None:
+    source, target = Side([at(0, b"a")]), Side([at(0, b"a")])
+
+    calls = [0]
+
+    def between() -> None:
+        calls[0] += 1
+        if calls[0] == 3:  # after both ends of the first side
+            for side in (source, target):
+                side.log.append(at(1, b"b"))
+
+    source.on_ends = target.on_ends = between
+    assert not copier(source, target).verdicts
+
+
+def test_round_that_failed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader has not heard of the session, and the brokers do not say who has it."""
+    source, target = Side([at(0, b"a")]), Side()
+    mirror = copier(source, target)
+    target.errors = [KafkaError(ErrorCode.policy_violation, "not this session")]
+
+    def unknown(*_: object) -> bool:
+        source.log.append(at(1, b"b"))  # the reader is ahead
+        raise KafkaError(ErrorCode.request_timed_out, "no answer")
+
+    monkeypatch.setattr(module, "is_current", unknown)
+    with pytest.raises(KafkaError, match="no answer"):
+        mirror.step()
+
+    while target.end() < 2 and not mirror.verdicts:
+        mirror.step()
+    mirror.pause()
+    assert not mirror.verdicts
