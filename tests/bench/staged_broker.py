@@ -53,6 +53,8 @@ STAGES = (
     ("admission", "josefine_broker.host.net.produce_turn", "ProduceTurn.stage"),
     ("quota", "josefine_broker.compose.routes", "is_open"),
     ("handle", "josefine_broker.host.net.produce_turn", "ProduceTurn.run"),
+    ("handle", "josefine_broker.host.net.produce_turn", "ProduceTurn.serve_alone"),
+    ("handle", "josefine_broker.compose.routes", "append_alone"),
     ("handle", "josefine_broker.compose.routes", "append_groups"),
     ("handle", "josefine_broker.compose.routes", "append_parts"),
     ("handle", "josefine_broker.compose.routes", "fetch_plain"),

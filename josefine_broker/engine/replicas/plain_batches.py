@@ -117,9 +117,8 @@ def check_plain(
     if hosted is None or (validated and tp in validated):
         return None
     found = plain.survey(requests)
-    if (
-        not _takes(hosted, requests, found, now_ms)
-        or (found[6] and not _continues(hosted, requests))
+    if not _takes(hosted, requests, found, now_ms) or (
+        found[6] and not _continues(hosted, requests)
     ):
         return None
     return tp, hosted, found, now_ms

@@ -140,8 +140,8 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._timer, self._muted):
             if timer is not None:
                 timer.cancel()
-        if self._host.turn is not None:
-            self._host.turn.leave(self)
+        if (turn := self._host.turn) is not None:
+            turn.leave(self)
         forget_all(self._pending, self._host.forget)
         self._pending.clear()
         self._backlog.clear()
@@ -286,8 +286,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve_now(frame)
 
     def _is_answered_alone(self, turn: ProduceTurn, frames: list[memoryview]) -> bool:
-        """Serve the only request of the only client that sends any, past backlog and turn; False:
-        nothing was done."""
+        """Serve the one request of a client that is alone, past backlog and turn, if possible."""
         if len(frames) > 1 or (
             self._pending or self._backlog or self._out or self._busy or self._closed
             or self._draining or self._muted or self._write_paused or self._reading_paused
@@ -295,14 +294,12 @@ class Connection(asyncio.BufferedProtocol):
         ):  # fmt: skip
             return False
         answer = turn.serve_alone(frames[0], self)
-        if answer is None:
-            return False
         if type(answer) is bytes:
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
-        else:
+        elif answer is not None:
             self.answer_staged(frames[0], answer)
-        return True
+        return answer is not None
 
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
         """See `produce_turn.Staging`."""

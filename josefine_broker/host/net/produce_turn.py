@@ -71,8 +71,8 @@ class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_append_alone", "_append_parts", "_connections", "_is_open", "_late", "_on_fatal", "_parts",
-        "_plain", "_requests", "_soon", "_started_ns", "_totals", "last",
+        "_append", "_append_alone", "_append_parts", "_connections", "_is_open", "_late",
+        "_on_fatal", "_parts", "_plain", "_requests", "_soon", "_started_ns", "_totals", "last",
     )  # fmt: skip
 
     def __init__(

@@ -19,7 +19,12 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Encoded, Hangup, Parked
-from josefine_broker.engine.replicas.plain_batches import Stored, append_groups, is_open
+from josefine_broker.engine.replicas.plain_batches import (
+    Stored,
+    append_alone,
+    append_groups,
+    is_open,
+)
 from josefine_broker.engine.replicas.plain_parts import Placed, append_parts
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import LastBuffers, Peer
@@ -143,6 +148,7 @@ class Server:
         late = LateAnswers(plain, refuse, refuse_each, ctx.parked.cancel, metrics.api("Produce"))
         return _Turn(
             plain,
+            partial(self._append_alone, plain),
             partial(self._append, plain),
             partial(self._append_parts, plain),
             partial(is_open, ctx),
@@ -156,13 +162,21 @@ class Server:
         self, plain: PlainProduce, groups: Mapping[Key, list[PlainRequest]]
     ) -> Mapping[Key, Stored | None]:
         found = append_groups(self._process.ctx, plain, groups)
-        met = self._process.world.met
         for stored in found.values():
-            if stored is not None:
-                met["plain request"] += len(stored.answers)
-                met["plain requests of one turn"] += len(stored.answers) > 1
-                met["plain request waited for replicas"] += bool(stored.waits)
+            self._note_stored(stored)
         return found
+
+    def _append_alone(self, plain: PlainProduce, request: PlainRequest) -> Stored | None:
+        stored = append_alone(self._process.ctx, plain, request)
+        self._note_stored(stored)
+        return stored
+
+    def _note_stored(self, stored: Stored | None) -> None:
+        met = self._process.world.met
+        if stored is not None:
+            met["plain request"] += len(stored.answers)
+            met["plain requests of one turn"] += len(stored.answers) > 1
+            met["plain request waited for replicas"] += bool(stored.waits)
 
     def _append_parts(
         self, plain: PlainProduce, groups: list[list[PlainRequest]], linked: list[list[int]]
@@ -213,6 +227,12 @@ class Server:
         view = memoryview(bytearray(frame))[4:]
         turn = self._turn
         if turn is not None:
+            if turn.last is client and not client.pending and not client.backlog:
+                answer = turn.serve_alone(view, client)
+                self._process.world.met["plain request served at once"] += answer is not None
+                if answer is not None:
+                    client.pending.append(answer)
+                    return
             if turn.stage(view, client):
                 client.pending.append(STAGED)
                 if turn.is_full:
@@ -302,6 +322,8 @@ class Server:
         if client is None:
             return
         client.is_gone = True
+        if self._turn is not None:
+            self._turn.leave(client)
         for slot in client.pending:
             if isinstance(slot, Later):
                 slot.leave()

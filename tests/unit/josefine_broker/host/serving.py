@@ -109,6 +109,9 @@ class Serving:
         self._writers: list[asyncio.StreamWriter] = []
 
     def _turn(self, append: Append, append_parts: AppendParts | None) -> ProduceTurn:
+        def append_alone(request: PlainRequest) -> Stored | None:
+            return append_groups({request[0]: [request]})[request[0]]
+
         def append_groups(
             groups: Mapping[Key, list[PlainRequest]],
         ) -> dict[Key, Stored | None]:
@@ -126,6 +129,7 @@ class Serving:
         assert compiled is not None
         return ProduceTurn(
             compiled,
+            append_alone,
             append_groups,
             append_parts or (lambda groups, _: [None] * len(groups)),
             lambda: True,

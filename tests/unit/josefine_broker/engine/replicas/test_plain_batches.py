@@ -15,7 +15,7 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
+from josefine_broker.engine.replicas.plain_batches import append_alone, append_groups, is_open
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.plain_produce import PlainRequest, compiled
@@ -52,7 +52,10 @@ def together(world: World, *frames: memoryview) -> list[bytes] | None:
     assert compiled is not None
     requests = parsed(list(frames))
     assert len(requests) == len(frames)
-    (stored,) = append_groups(world.ctx, compiled, {requests[0][0]: requests}).values()
+    if len(requests) == 1:
+        stored = append_alone(world.ctx, compiled, requests[0])
+    else:
+        (stored,) = append_groups(world.ctx, compiled, {requests[0][0]: requests}).values()
     assert stored is None or not stored.waits
     return None if stored is None else stored.answers
 

@@ -19,7 +19,7 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
-from josefine_broker.engine.replicas.plain_batches import append_groups, is_open
+from josefine_broker.engine.replicas.plain_batches import append_alone, append_groups, is_open
 from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import Peer
@@ -103,9 +103,9 @@ class Turn(General):
             self.metrics.api("Produce"),
         )  # fmt: skip
         self.turn = ProduceTurn(
-            compiled, partial(append_groups, ctx, compiled), partial(append_parts, ctx, compiled),
-            partial(is_open, ctx), late, self.metrics.connections, self.fatal.append,
-            lambda work: None,
+            compiled, partial(append_alone, ctx, compiled), partial(append_groups, ctx, compiled),
+            partial(append_parts, ctx, compiled), partial(is_open, ctx), late,
+            self.metrics.connections, self.fatal.append, lambda work: None,
         )  # fmt: skip
 
     def serve_together(self, frames: Iterable[memoryview]) -> None:
