@@ -7,8 +7,8 @@ again and again. Then every replica is damaged at other places, leader and follo
 in sealed and active segments, of logs and of an index, a shortened, an emptied and a missing
 segment, a sector written to the wrong place. Every record is intact on two replicas. The brokers
 verify their logs, as `josefine log verify` has them do. Within 60 s all replicas must be equal
-again, byte for byte; every acknowledged record is read in order, and no reader may ever have been
-given a wrong value.
+again, byte for byte; every acknowledged record is read in order, no reader may ever have been given
+a wrong value, and none may have waited for more than 2 s.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.support.waiting import wait_until
 
 TOPIC = "orders"
 TP = TopicPartition(TOPIC, 0)
-HEALED_S = 60
+HEALED_S, WAIT_MAX_S = 60, 2.0
 SECTOR_BYTES = 512
 
 
@@ -208,6 +208,8 @@ def _healed(cluster: Cluster, began_s: float) -> float:
 def _judged(cluster: Cluster, load: Load, harm: Harm, healed_s: float) -> tuple[list[str], str]:
     urls = [cluster.broker(each).admin_url for each in cluster.voters]
     wrong = list(load.wrong)
+    if load.longest_wait_s > WAIT_MAX_S:
+        wrong.append(f"a reader waited for {load.longest_wait_s:.1f} s, {WAIT_MAX_S} s at most")
     repaired = sum(ask(url, "/logs")["repaired"] for url in urls)
     if repaired < len(harm.done) - 1:  # a damaged index may have been rebuilt by a read
         wrong.append(f"{repaired} segments repaired, {len(harm.done)} places damaged")

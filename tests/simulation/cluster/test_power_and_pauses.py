@@ -1,0 +1,56 @@
+"""The proof of `tests/proofs/power_and_pauses.py`, one history of each fault; and it can fail."""
+
+import pytest
+
+from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
+from josefine_broker.engine.metadata import leader_election
+from josefine_broker.engine.replicas.repair.repairs import Repairs
+from josefine_broker.host.log.log import PartitionLog
+from tests.proofs.power_and_pauses import FAULTS, run
+from tests.simulation.cluster.mutants import get
+from tests.simulation.mutating import Mutant, mutated
+
+MUTANTS = {
+    "bit flips": Mutant(
+        breaks="damage is repaired",
+        function=Repairs.step,
+        old="if not self._damaged.logs and not self._open:",
+        new="if True:",
+        seed=0,
+    ),
+    "power loss of all": Mutant(
+        breaks="where a topic asks for it, records count once they are synced",
+        function=get(PartitionLog.durable_end_offset),
+        old="self._sync.durable_end if self.config.flush_messages == 1 else self.log_end_offset",
+        new="self.log_end_offset",
+        seed=0,
+    ),
+    "crash of one, another paused": Mutant(
+        breaks="who may have lost records does not lead while another has them, although it pauses",
+        function=leader_election.trusted,
+        old="if not entry.doubts:",
+        new="if True:",
+        seed=0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_nothing_acknowledged_is_lost(name: str) -> None:
+    met = run(name, 1)
+
+    assert met["faults"] >= 3
+    assert met["records"] > 20
+
+
+@pytest.mark.long_proof(share=3)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_broken_rule_is_noticed(name: str) -> None:
+    mutant = MUTANTS[name]
+    with mutated(mutant):
+        for seed in range(mutant.seed, mutant.seed + 5):
+            try:
+                run(name, seed)
+            except (AssertionError, CorruptData, KafkaError, Fatal):
+                return
+    pytest.fail(f"nobody noticed: {mutant.breaks}")
