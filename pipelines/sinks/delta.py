@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from pipelines.base.errors import RunError
 from pipelines.base.finding import SKIPPED, Finding
 from pipelines.base.quoting import delta_table
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.exactly_once.state_chain import STATE
@@ -24,8 +23,8 @@ from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
 from pipelines.model.table_features import Settings, created_with
 from pipelines.model.table_fit import Fitting, fitting
-from pipelines.sinks import loss_table
 from pipelines.sinks.commits import NO_BATCH
+from pipelines.sinks.defaults import OpenDefaults
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
-class OpenDelta:
+class OpenDelta(OpenDefaults):
     """A table that is open for commits. Mutable: the column changes that are due."""
 
     def __init__(
@@ -81,7 +80,7 @@ class OpenDelta:
         """`constraints`, `settings`: those that the table lacks."""
         self.chain = chain
         self._sink = sink
-        self._run = run
+        self.run = run
         self._constraints = constraints
         self._settings = settings
         self._files: TableFiles | None = None
@@ -89,7 +88,7 @@ class OpenDelta:
 
     def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Compare the columns with the table's. Raises RunError."""
-        sink, chain, spark = self._sink, self.chain, self._run.session()
+        sink, chain, spark = self._sink, self.chain, self.run.session()
         found: Fitting | str = other_rows(said, sink.mode.value, _row_keys(sink))
         found = found or fitting(
             schema_fields(spark, chain.path),
@@ -110,7 +109,7 @@ class OpenDelta:
 
     def change(self) -> None:
         """Change columns first: a constraint may use a new one."""
-        spark, sink, path = self._run.session(), self._sink, self.chain.path
+        spark, sink, path = self.run.session(), self._sink, self.chain.path
         set_settings(spark, path, self._settings)
         change_columns(spark, path, self._fitting.steps)
         constrain(spark, sink, path, self._constraints)
@@ -161,9 +160,9 @@ class OpenDelta:
         rows to it."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        sink, spark = self._sink, self._run.session()
-        chain = DeltaChain(spark, path, self._run.link)
-        copy = OpenDelta(sink, chain, self._run, self._constraints, self._settings)
+        sink, spark = self._sink, self.run.session()
+        chain = DeltaChain(spark, path, self.run.link)
+        copy = OpenDelta(sink, chain, self.run, self._constraints, self._settings)
         copy._fitting = self._fitting
         copy.change()
         chain.load()
@@ -178,17 +177,13 @@ class OpenDelta:
         """Write files that no log entry names."""
         self.chain.half_write(rows)
 
-    def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Record them in a table next to the sink's."""
-        loss_table.record(self._run, lost)
-
     def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
         """OPTIMIZE and VACUUM, if the file asks for them."""
         sink, path = self._sink, self.chain.path
-        self._files = files_of(self._run.session(), path, sink)
+        self._files = files_of(self.run.session(), path, sink)
         if not sink.upkeep and self._files is None:
             return None
-        return keeper_of(self._run.session(), path, sink, stopping, self._files)
+        return keeper_of(self.run.session(), path, sink, stopping, self._files)
 
 
 class DeltaTarget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,12 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_spark.write.state import SinkState
 from pipelines.base.errors import RunError
 from pipelines.base.finding import ABSENT, ERROR, OK, TROUBLES, Finding, reason_of
-from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.topic import SinkTopic, sink_id
-from pipelines.sinks import loss_table
-from pipelines.sinks.delta_maintenance import Keeper
+from pipelines.sinks.defaults import AppendOnly, OpenDefaults
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written, table_by_checkpoint
 from pipelines.sinks.topic_commits import TopicChain
 from pipelines.sinks.topic_records import RowWriter, TopicLedger, topic_id_of
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTopic:
+class OpenTopic(OpenDefaults):
     """A topic that is open for commits. It is append-only, so its columns never change."""
 
     chain: TopicChain
@@ -62,16 +60,8 @@ class OpenTopic:
         """Plan a batch without a decision."""
         self.chain.half_write(rows)
 
-    def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Into a Delta table next to the checkpoint."""
-        loss_table.record(self.run, lost)
 
-    def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
-        """None: brokers maintain topics."""
-        return None
-
-
-class TopicTarget:
+class TopicTarget(AppendOnly):
     """A topic of a cluster that speaks Kafka."""
 
     writes = "a topic"
@@ -82,10 +72,6 @@ class TopicTarget:
         assert sink.topic is not None
         self.sink = sink
         self._topic: SinkTopic = sink.topic
-
-    def keys(self) -> tuple[str, ...]:
-        """None: a topic is append-only."""
-        return ()
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """Keys and values."""

@@ -19,21 +19,15 @@ from deltalake import DeltaTable
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.records.builder import Record, build_batch
+from tests.support import quick_spark
 
 ROOT = Path(__file__).resolve().parents[2]
 
-SPARK = """
+SPARK = f"""
 version: 1
 name: proof
-spark:
-  master: "local[2]"
-  conf:
-    spark.sql.shuffle.partitions: 2
-    spark.driver.memory: 1g
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-  checkpoint: ${LAB}/checkpoints
-"""
-"""The start of a file whose runs are killed all the time: a JVM that starts soon."""
+{quick_spark.SPARK}"""
+"""The start of a file whose runs are killed all the time."""
 
 
 @dataclass(kw_only=True)

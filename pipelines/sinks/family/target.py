@@ -8,14 +8,13 @@ A batch is read, decoded and cached once, and committed to the tables by chains 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import RunError
 from pipelines.base.finding import Finding
 from pipelines.base.quoting import quoted
-from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.family_chain import due_names, with_held
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.exactly_once.other_chains import ChainName
@@ -23,9 +22,8 @@ from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.schema_evolution import other_rows
 from pipelines.model.table_family import NAME_RULE, TableFamily, name_of, why_no_place
-from pipelines.sinks import loss_table
+from pipelines.sinks.defaults import AppendOnly, OpenDefaults
 from pipelines.sinks.delta import DeltaTarget
-from pipelines.sinks.delta_maintenance import Keeper
 from pipelines.sinks.family.batch import BatchWrite
 from pipelines.sinks.family.registry import FamilyChain, open_registry
 from pipelines.sinks.family.rows import NAME, PLACE, cached, counted
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class OpenFamily:
+class OpenFamily(OpenDefaults):
     """A family that is open for commits. Mutable: the registry's chain and the open tables."""
 
     def __init__(
@@ -56,7 +54,7 @@ class OpenFamily:
     ) -> None:
         """`tables`: None if nothing is written."""
         self.chain = chain
-        self._sink, self._of, self._run = sink, of, run
+        self._sink, self._of, self.run = sink, of, run
         self._tables = tables
         self._staging = Staging(of.registry)
 
@@ -139,16 +137,8 @@ class OpenFamily:
             some = stored(rows.where(rows[NAME] == name[0]))
             some.write.format("parquet").mode("append").save(at)
 
-    def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Record them in a table next to the registry."""
-        loss_table.record(self._run, lost)
 
-    def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
-        """None: the file refuses `optimize` and `vacuum` here."""
-        return None
-
-
-class ManyTables:
+class ManyTables(AppendOnly):
     """A family of Delta tables."""
 
     writes = "many tables"
@@ -159,10 +149,6 @@ class ManyTables:
         assert sink.family is not None
         self.sink = sink
         self._of: TableFamily = sink.family
-
-    def keys(self) -> tuple[str, ...]:
-        """None: rows are appended."""
-        return ()
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """The tables' columns, the table's name and the record's place."""

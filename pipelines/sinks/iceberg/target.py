@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import RunError, SetupError
 from pipelines.base.finding import ERROR, OK, Finding
-from pipelines.exactly_once.data_loss import LostRange
 from pipelines.exactly_once.offset_chain import Commit, HandedOn
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, Steps, fit, other_rows
-from pipelines.sinks import loss_table
 from pipelines.sinks.commits import Link
-from pipelines.sinks.delta_maintenance import Keeper
+from pipelines.sinks.defaults import AppendOnly, OpenDefaults
 from pipelines.sinks.iceberg.catalog import ConflictError, TablePlace, needs_package
 from pipelines.sinks.iceberg.chain import CONFLICTS_MAX, IcebergChain
 from pipelines.sinks.iceberg.columns import (
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class OpenIceberg:
+class OpenIceberg(OpenDefaults):
     """A table that is open for commits. Mutable: the column changes that are due."""
 
     def __init__(
@@ -46,7 +44,7 @@ class OpenIceberg:
         """`schema`: Spark's JSON of the target's columns, empty if no column may change."""
         self.chain = chain
         self._sink = sink
-        self._run = run
+        self.run = run
         self._schema = schema
         self._steps = NO_STEPS
 
@@ -120,16 +118,8 @@ class OpenIceberg:
         """Files that no snapshot names."""
         self.chain.half_write(self._as_named(rows))
 
-    def record_losses(self, lost: Sequence[LostRange]) -> None:
-        """Record them in a Delta table next to the checkpoint."""
-        loss_table.record(self._run, lost)
 
-    def keeper(self, stopping: Callable[[], bool]) -> Keeper | None:
-        """Another engine does the maintenance."""
-        return None
-
-
-class IcebergTarget:
+class IcebergTarget(AppendOnly):
     """A table of an Iceberg catalog."""
 
     writes = "an Iceberg table"
@@ -139,10 +129,6 @@ class IcebergTarget:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self._place = TablePlace(sink)
-
-    def keys(self) -> tuple[str, ...]:
-        """None: rows are only added."""
-        return ()
 
     def rows(self, pipeline: Pipeline, made: DataFrame) -> DataFrame:
         """Unchanged. Raises ConfigError if Iceberg lacks a column's type."""

@@ -38,6 +38,7 @@ from pipelines.run.run import run_pipeline
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.spark.files import HadoopFiles
 from tests.support.broker import BrokerProcess
+from tests.support.quick_spark import SPARK
 
 ONE_SINK = pytest.mark.usefixtures("rows_only")
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -45,15 +46,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 PIPELINE = """
 version: 1
 name: ${PIPELINE:-lab}
-spark:
-  master: "local[2]"
-  conf:
-    spark.sql.shuffle.partitions: 2
-    spark.driver.memory: 1g
-    # A run of seconds on two cores: the optimizing compiler would take more than it gives.
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-  checkpoint: ${LAB}/checkpoints
-sources:
+%(spark)ssources:
   events:
     type: josefine
     bootstrap: ${BOOTSTRAP}
@@ -214,6 +207,7 @@ class Lab:
         topics = replace.pop("topics", f"topics: [{self.topic}]")
         one = self.apps == APPS[:1]
         words = {
+            "spark": SPARK,
             "topics": topics,
             "on_error": on_error or ("fail" if one else "dead_letter"),
             "sinks": sinks or (ROWS if one else SINKS),

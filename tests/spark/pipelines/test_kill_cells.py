@@ -53,20 +53,14 @@ from tests.support.kill_cells import (
     Cell,
 )
 from tests.support.kill_models import MODELS, Event, Model, envelope, event
+from tests.support.quick_spark import SPARK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 FILE = """\
 version: 1
 name: lab
-spark:
-  master: "local[2]"
-  conf:
-    spark.sql.shuffle.partitions: 2
-    spark.driver.memory: 1g
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-  checkpoint: ${LAB}/checkpoints
-sources:
+%(spark)ssources:
   events:
     type: josefine
     bootstrap: ${BOOTSTRAP}
@@ -157,6 +151,7 @@ class Trial:
         condition = "id >= 0" if self.mended else f"id % 10 <> {HELD_BACK}"
         is_state = mode in STATES
         words = {
+            "spark": SPARK,
             "topic": topic,
             "loss": f"on_data_loss: {loss}",
             "format": "debezium" if mode == "cdc" else "json",

@@ -23,19 +23,14 @@ from tests.spark.pipelines.conftest import REPOSITORY
 from tests.spark.pipelines.files_lab import FilesLab
 from tests.spark.pipelines.test_kill import KILLED
 from tests.support.kill_cells import POSITION, STREAMED, Cell
+from tests.support.quick_spark import SPARK
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-FILE = """\
-version: 1
-name: silver
-spark:
-  master: "local[2]"
-  conf:
-    spark.sql.shuffle.partitions: 2
-    spark.driver.memory: 1g
-    spark.driver.extraJavaOptions: -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-  checkpoint: "${LAB}/ck"
+HEAD = f"version: 1\nname: silver\n{SPARK}"
+FILE = (
+    HEAD
+    + """\
 sources:
   bronze:
     { type: delta, stream: true, path: "${LAB}/bronze", schema: "n BIGINT, who STRING",
@@ -55,6 +50,7 @@ sinks:
   feed: { type: delta, inputs: [feed], path: "${LAB}/feed", mode: append }
 trigger: { available_now: true }
 """
+)
 BEFORE, BEGUN, LATER = range(5), range(5, 25), range(25, 40)
 """Rows before the first start, which `latest` leaves out; until the death; after it."""
 
@@ -88,7 +84,7 @@ class StreamLab(FilesLab):
 
     def lose(self, checkpoint: str) -> None:
         if checkpoint == "deleted":
-            shutil.rmtree(self.folder / "ck", ignore_errors=True)
+            shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
     def killed(self, fail: str, *arguments: str) -> None:
         """A process of its own, killed with its JVM."""
