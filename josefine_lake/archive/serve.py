@@ -13,6 +13,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -145,10 +146,12 @@ class Handler(socketserver.StreamRequestHandler):
     server: Server
 
     def handle(self) -> None:
-        """Answer until the other side ends, or sends what is no request."""
-        while line := self.rfile.readline(REQUEST_BYTES_MAX):
-            answer, data = answered(self.server.archives, line)
-            self.wfile.write(json.dumps(answer).encode() + b"\n" + data)
+        """Answer until the other side ends, or sends nothing for a while: a broker opens another
+        connection then."""
+        with suppress(OSError):
+            while line := self.rfile.readline(REQUEST_BYTES_MAX):
+                answer, data = answered(self.server.archives, line)
+                self.wfile.write(json.dumps(answer).encode() + b"\n" + data)
 
 
 def answered(archives: Archives, line: bytes) -> tuple[dict[str, Any], bytes]:

@@ -1,7 +1,8 @@
 """The connection to the archive reader of this machine (`josefine archive serve`).
 
 Rules: a line of JSON each way, followed by the answer's bytes; one request at a time per
-connection, a few idle ones are kept. Any failure is an answer with an error.
+connection, a few idle ones are kept. The reader may have closed an idle one: then a new one is
+opened. Any failure is an answer with an error.
 """
 
 from __future__ import annotations
@@ -87,8 +88,11 @@ class ArchiveClient:
         streams: Streams | None = None
         try:
             async with asyncio.timeout(left_ms / 1_000):
-                streams = self._idle.pop() if self._idle else await self._connected()
-                found = await _exchanged(streams, question)
+                found: ArchiveAnswer | None = None
+                while found is None:
+                    is_new = not self._idle
+                    streams = await self._connected() if is_new else self._idle.pop()
+                    found = await _answered(streams, question, is_new=is_new)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
             if streams is not None:
                 streams[1].close()
@@ -103,13 +107,30 @@ class ArchiveClient:
         return await asyncio.open_connection(HOST, self._port, limit=LINE_BYTES_MAX)
 
 
+async def _answered(
+    streams: Streams, question: ArchiveQuestion, *, is_new: bool
+) -> ArchiveAnswer | None:
+    """None: the reader has closed a connection that was idle. A question changes nothing, so it may
+    be asked twice. Raises as `_exchanged` does."""
+    try:
+        return await _exchanged(streams, question)
+    except (ConnectionError, EOFError):
+        if is_new:
+            raise
+        streams[1].close()
+        return None
+
+
 async def _exchanged(streams: Streams, question: ArchiveQuestion) -> ArchiveAnswer:
     """Raises OSError, ValueError, KeyError, TypeError, EOFError for what is no answer."""
     reader, writer = streams
     asked = {**question._asdict(), "topic_id": str(question.topic_id)}
     writer.write(json.dumps(asked).encode() + b"\n")
     await writer.drain()
-    found = json.loads(await reader.readline())
+    line = await reader.readline()
+    if not line:
+        raise EOFError("it closed the connection")
+    found = json.loads(line)
     size = int(found["size"])
     if not 0 <= size <= DATA_BYTES_MAX:
         raise ValueError(f"{size} bytes of records")

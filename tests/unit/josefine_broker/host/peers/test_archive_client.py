@@ -60,6 +60,13 @@ def test_one_connection_serves_several_questions() -> None:
     assert found == [ArchiveAnswer(b"abc", 8, 2), ArchiveAnswer(b"", 8, 2)]
 
 
+def test_connection_that_the_reader_closed_meanwhile_is_replaced() -> None:
+    """It waits a minute for a question. Consumers would get an error after each pause."""
+    found = asyncio.run(asked(answering(answer(0)), times=3))
+
+    assert found == [ArchiveAnswer(b"", 8, 2)] * 3
+
+
 @pytest.mark.parametrize(
     "line",
     [b"", b"\n", b"no\n", b"[]\n", b"{}\n", answer(-1), answer(1 << 40), answer() + b"a"],
