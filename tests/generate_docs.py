@@ -15,7 +15,7 @@ from josefine_broker.base.schemas import load_request_schema
 from josefine_broker.engine.metadata.inert_configs import INERT, REFUSED
 from josefine_broker.engine.metadata.topic_config import TOPIC_CONFIGS
 from josefine_broker.host.metric_table import SECTIONS
-from josefine_lake.report.metric_table import ROWS as OF_TABLES
+from josefine_lake.report.metric_table import ARCHIVES, TABLES
 from pipelines.config.json_schema import json_schema
 from pipelines.report.metric_table import ROWS
 from tests import state_machines, value_table
@@ -403,10 +403,10 @@ def metrics_page() -> str:
         "size: `sum by (topic) (josefine_log_size_bytes)`.",
         "The last sections are no broker's: a run of a pipeline whose file says `metrics` exports",
         "the first (`pipelines/report/metric_table.py`), a table writer on its `--admin` address",
-        "the second (`josefine_lake/report/metric_table.py`).",
+        "the second, an archive's writer the third (`josefine_lake/report/metric_table.py`).",
     ]
     for section, metrics in (
-        SECTIONS | {"Runs of pipelines": ROWS, "Table writers": OF_TABLES}
+        SECTIONS | {"Runs of pipelines": ROWS, "Table writers": TABLES, "Archive writers": ARCHIVES}
     ).items():
         lines += [
             "",

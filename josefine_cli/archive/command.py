@@ -60,6 +60,14 @@ def run(
             "--target-lag", help=f"Largest time from the read of a record to its commit: {FORMS}."
         ),
     ] = "10s",
+    admin: Annotated[
+        str,
+        typer.Option(
+            envvar="JOSEFINE_ARCHIVE_ADMIN",
+            help="Serve /health and /metrics here, without --once; port 0 is any free port.",
+            metavar="HOST:PORT",
+        ),
+    ] = "127.0.0.1:0",
     bootstrap: Bootstrap = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,17 +98,21 @@ def run(
     if once:
         _once(where, topics or [], trusts=trust == "archive", as_json=as_json)
     else:
-        _always(where, topics or [], lag_ms)
+        _always(where, topics or [], lag_ms, admin)
 
 
-def _always(where: str, topics: list[str], lag_ms: int) -> None:
-    """Until Ctrl-C or SIGTERM."""
+def _always(where: str, topics: list[str], lag_ms: int, admin: str) -> None:
+    """Until Ctrl-C or SIGTERM. Raises UserError, UsageError for a wrong address."""
     import select
     import threading
 
+    from josefine_cli.base.writer_admin import admin_address, admin_of
     from josefine_lake.archive.process import archives
+    from josefine_lake.report.metric_table import ARCHIVE
+    from josefine_lake.report.table_stats import ProcessStats
     from josefine_lake.writer.process import Process, Wanted
 
+    listen_at = admin_address(admin)
     ended = threading.Event()
     with StopSignals() as signals:
 
@@ -115,7 +127,10 @@ def _always(where: str, topics: list[str], lag_ms: int) -> None:
             return BlockingClient(where, client_id="josefine-archive", security=security)
 
         wanted = Wanted(topics=tuple(topics), env=os.environ, service=archives(lag_ms))
-        Process(wanted, open_client, note).run(ended)
+        stats = ProcessStats()
+        with admin_of(listen_at, stats, ARCHIVE) as at:
+            note(f"health and metrics: http://{at}/health, http://{at}/metrics")
+            Process(wanted, open_client, note, stats).run(ended)
     if signals.number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 

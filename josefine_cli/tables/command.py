@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from josefine_broker.base.addresses import HostPort, parse_host_port
 from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_cli.base.client_config import configured_security
@@ -107,7 +106,7 @@ def run(
     if once:
         _once(where, topics or [], trusts=trust == "table", renames=renames, as_json=as_json)
     else:
-        _always(where, topics or [], _time_ms(session_timeout), _address(admin))
+        _always(where, topics or [], _time_ms(session_timeout), admin)
 
 
 def _time_ms(text: str) -> int:
@@ -117,22 +116,16 @@ def _time_ms(text: str) -> int:
     return found
 
 
-def _address(text: str) -> HostPort:
-    try:
-        return parse_host_port(text)
-    except ValueError as error:
-        raise UsageError(f"--admin {text}: {error}") from error
-
-
-def _always(where: str, topics: list[str], session_timeout_ms: int, admin: HostPort) -> None:
-    """Until Ctrl-C or SIGTERM. Raises UserError for an address that cannot be listened on."""
+def _always(where: str, topics: list[str], session_timeout_ms: int, admin: str) -> None:
+    """Until Ctrl-C or SIGTERM. Raises UserError, UsageError for a wrong address."""
     import select
     import threading
 
-    from josefine_cli.tables.admin import admin_of
+    from josefine_cli.base.writer_admin import admin_address, admin_of
     from josefine_lake.report.table_stats import ProcessStats
     from josefine_lake.writer.process import Process, Wanted
 
+    listen_at = admin_address(admin)
     ended = threading.Event()
     with StopSignals() as signals:
 
@@ -153,7 +146,7 @@ def _always(where: str, topics: list[str], session_timeout_ms: int, admin: HostP
             return BlockingClient(where, client_id="josefine-tables", security=security)
 
         stats = ProcessStats()
-        with admin_of(admin, stats) as at:
+        with admin_of(listen_at, stats) as at:
             note(f"health and metrics: http://{at}/health, http://{at}/metrics")
             Process(wanted, open_client, note, stats).run(ended)
     if signals.number == signal.SIGINT:  # SIGTERM is a service manager's stop: success

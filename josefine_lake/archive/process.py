@@ -12,7 +12,7 @@ class ArchiveThread(TableThread):
     """The thread of one archive. Its writer commits the group's offsets itself."""
 
     def _write(self, client: BlockingClient) -> None:
-        archive_writer(self.table, client, self._env).run(self._stopping.is_set)
+        archive_writer(self.table, client, self._env, self._stats).run(self._stopping.is_set)
 
 
 def archives(lag_ms: int) -> Service:

@@ -24,6 +24,7 @@ from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.partition_sizes import PartitionSizes
 from josefine_lake.archive.retention import CHECK_MS, Retention, delete_expired
 from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer import verdicts
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.data_file import DataFile
@@ -172,12 +173,16 @@ class ArchiveWriter(TableWriter):
         store = self._world.store
         assert isinstance(store, ChainedTable)
         self._notes.table_id = store.identity()
+        self._world.stats.looked_ms = self._world.wall_ms()
         ends = state.tip.reached.ends if state.tip else {}
         self._notes.commit({tp: end for tp, end in ends.items() if tp in state.positions})
 
 
 def archive_writer(
-    table: TableTopic, client: BlockingClient, env: Mapping[str, str]
+    table: TableTopic,
+    client: BlockingClient,
+    env: Mapping[str, str],
+    stats: TableStats | None = None,
 ) -> ArchiveWriter:
     """The writer of an archive in the real world. Raises StoppedTable, KafkaError."""
     notes = ArchiveNotes(client, table.topic)
@@ -191,7 +196,7 @@ def archive_writer(
         return ArchiveFile(store.folder, schema, store.indexed_columns)
 
     world = replace(
-        world_of(table, client, env, reached),
+        world_of(table, client, env, reached, stats),
         log=ArchiveReader(client, table.topic),
         open_file=open_file,
         committed=notes.offsets,

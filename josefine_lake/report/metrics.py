@@ -11,7 +11,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from josefine_broker.host.metric_table import Kind
-from josefine_lake.report.metric_table import METRICS
+from josefine_lake.report.metric_table import METRICS, PER_PARTITION, TABLE
 from josefine_lake.report.table_stats import ProcessStats, TableStats
 
 SILENT_MS_MAX = 30_000
@@ -24,19 +24,27 @@ Numbers = Mapping[str, float | None]
 class Scrape(Collector):
     """The values of a process at one moment, for the Prometheus library."""
 
-    def __init__(self, stats: ProcessStats, process: Numbers, wall_ms: int) -> None:
+    def __init__(
+        self, stats: ProcessStats, process: Numbers, wall_ms: int, what: str = TABLE
+    ) -> None:
+        """`what` the process writes: `metric_table.TABLE` or `ARCHIVE`."""
         self._stats = stats
-        self._process = {"table_topics_refused": len(stats.refused), **process}
+        self._process = {"topics_refused": len(stats.refused), **process}
         self._wall_ms = wall_ms
+        self._what = what
 
     def collect(self) -> Iterable[Family]:
-        tables = {
-            topic: _numbers(each, self._wall_ms) for topic, each in self._stats.tables.items()
-        }
-        for name, metric in METRICS.items():
+        stats = self._stats.tables
+        tables = {topic: _numbers(each, self._wall_ms) for topic, each in stats.items()}
+        for metric in METRICS[self._what]:
             kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
-            family = kind(f"josefine_{name}", metric.meaning, labels=metric.labels)
-            if metric.labels:
+            family = kind(f"josefine_{metric.name}", metric.meaning, labels=metric.labels)
+            name = metric.name.removeprefix(f"{self._what}_")
+            if name == PER_PARTITION:
+                for topic, each in stats.items():
+                    for tp, end in each.lag.reached.items():
+                        _add(family, [topic, str(tp.partition)], end)
+            elif metric.labels:
                 for topic, numbers in tables.items():
                     _add(family, [topic], numbers[name])
             else:
@@ -55,27 +63,31 @@ def _add(family: Any, labels: list[str], value: float | None) -> None:
 
 
 def _numbers(table: TableStats, wall_ms: int) -> Numbers:
-    """Each metric of one table; None: it has none now."""
+    """Each metric of one table or archive; None: it has none now."""
     counts, lag_ms = table.counts, table.lag.age_ms(wall_ms)
     return {
-        "table_rows": counts.rows,
-        "table_bytes": counts.bytes,
-        "table_commits": counts.commits,
-        "table_dead_letters": counts.dead_letters,
-        "table_compactions": counts.compactions,
-        "table_files_deleted": counts.files_deleted,
-        "table_upkeep_failures": counts.upkeep_failures,
-        "table_errors": counts.errors,
-        "table_lag_seconds": None if lag_ms is None else lag_ms / 1_000,
-        "table_lag_records": table.lag.records,
-        "table_target_lag_seconds": table.target_lag_ms / 1_000,
-        "table_files": table.files,
-        "table_size_bytes": table.size_bytes,
-        "table_commit_timestamp_seconds": (
-            None if table.committed_ms is None else table.committed_ms / 1_000
-        ),
-        "table_stopped": int(table.is_stopped),
+        "rows": counts.rows,
+        "records": counts.rows,
+        "bytes": counts.bytes,
+        "commits": counts.commits,
+        "dead_letters": counts.dead_letters,
+        "compactions": counts.compactions,
+        "files_deleted": counts.files_deleted,
+        "upkeep_failures": counts.upkeep_failures,
+        "errors": counts.errors,
+        "lag_seconds": _seconds(lag_ms),
+        "lag_records": table.lag.records,
+        "target_lag_seconds": table.target_lag_ms / 1_000,
+        "files": table.files,
+        "size_bytes": table.size_bytes,
+        "commit_timestamp_seconds": _seconds(table.committed_ms),
+        "look_timestamp_seconds": _seconds(table.looked_ms),
+        "stopped": int(table.is_stopped),
     }
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1_000
 
 
 def health(stats: ProcessStats, now_ms: int) -> tuple[bool, dict[str, Any]]:

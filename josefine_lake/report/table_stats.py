@@ -79,6 +79,11 @@ class Lag:
         # What was read has no row: aborted records, whose offsets the next commit passes.
         return 0 if self._has_read else None
 
+    @property
+    def reached(self) -> Mapping[Any, int]:
+        """Partition → the end of what the table has of it."""
+        return self._reached
+
     def _count(self) -> None:
         ends = self._ends.items()
         self.records = sum(max(0, end - self._reached.get(p, 0)) for p, end in ends)
@@ -97,6 +102,8 @@ class TableStats:
     size_bytes: int | None = None
     committed_ms: int | None = None
     """By the calendar."""
+    looked_ms: int | None = None
+    """When an archive was last found whole, by the calendar."""
     problem: str = ""
     """Why the table is not written now; empty if it is."""
     is_stopped: bool = False

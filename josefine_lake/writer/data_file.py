@@ -18,7 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
-from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS, Unseen, statistics
+from pipelines.sinks.parquet_statistics import (
+    INDEXED_COLUMNS,
+    Unseen,
+    statistics,
+    with_footer_bounds,
+)
 
 if TYPE_CHECKING:
     from pipelines.storage.folders import TableFolder
@@ -47,7 +52,7 @@ class DataFile:
             compression_level=1,
             # Only values that repeat: a dictionary of distinct ones costs a third of the time.
             use_dictionary=[each.name for each in schema if pa.types.is_string(each.type)],
-            write_statistics=True,
+            write_statistics=with_footer_bounds(schema),
         )
         self._columns_max = columns_max
         self._unseen = Unseen(schema, columns_max)

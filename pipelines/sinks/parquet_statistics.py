@@ -5,6 +5,8 @@ Readers skip files by them: the number of rows, the nulls of the first columns, 
 Rules: a file has the bounds of every column whose type has any, or of none. delta-rs takes a bound
 that is missing for null, and a filter on its column then finds no row of the file. A column of
 nulls alone needs no bounds. A footer is silent about NaN, and about long texts: see `Unseen`.
+Files that are made here have no bounds of floating-point columns in their footers: Arrow and DuckDB
+take those of a row group with NaN for true, and `value != 1.5` loses the NaN next to a 1.5.
 (Delta's PROTOCOL.md: per-file statistics.)
 """
 
@@ -40,6 +42,23 @@ class Leaf(NamedTuple):
     kind: Any
 
 
+class Counted(NamedTuple):
+    """A floating-point column of one row group, as a footer's statistics would be."""
+
+    num_values: int
+    null_count: int
+    min: float | None
+    max: float | None
+
+    @property
+    def has_null_count(self) -> bool:
+        return True
+
+    @property
+    def has_min_max(self) -> bool:
+        return self.min is not None
+
+
 class Unseen:
     """What a footer lacks about the rows. Mutable; `add` gets the rows of each row group."""
 
@@ -51,6 +70,8 @@ class Unseen:
         self._floats = [each.path for each in leaves if pa.types.is_floating(each.kind)]
         self._texts = [each.path for each in leaves if _is_text(each.kind)]
         self.with_nan: set[Path] = set()
+        self.floats: dict[Path, list[Counted]] = {path: [] for path in self._floats}
+        """Floating-point columns, of each row group."""
         self.texts: dict[Path, Bounds] = {}
         """The bounds over all row groups with texts that are too long for the footer."""
 
@@ -59,8 +80,13 @@ class Unseen:
         import pyarrow.compute as pc
 
         for path in self._floats:
-            if path not in self.with_nan and pc.any(pc.is_nan(_values(rows, path))).as_py():
+            values = _values(rows, path)
+            if path not in self.with_nan and pc.any(pc.is_nan(values)).as_py():
                 self.with_nan.add(path)
+            nulls, found = values.null_count, pc.min_max(values).as_py()
+            self.floats[path].append(
+                Counted(len(values) - nulls, nulls, found["min"], found["max"])
+            )
         for path in self._texts:
             values = _values(rows, path)
             longest = pc.max(pc.binary_length(values)).as_py()
@@ -104,6 +130,8 @@ def statistics(footer: Any, columns_max: int, unseen: Unseen) -> str:
     is_certain = True
     for leaf in _indexed(footer.schema.to_arrow_schema(), columns_max):
         known = _known(footer, leaf.at)
+        if leaf.path in unseen.floats and any(each is None for each in known):
+            known = list[Any](unseen.floats[leaf.path])
         if not known or any(each is None or not each.has_null_count for each in known):
             is_certain = is_certain and _form_of(leaf.kind) is None
             continue
@@ -126,6 +154,17 @@ def statistics(footer: Any, columns_max: int, unseen: Unseen) -> str:
     parts["nullCount"] = nulls
     found = {name: part for name, part in parts.items() if part}
     return _json({"numRecords": footer.num_rows, **found})
+
+
+def with_footer_bounds(schema: Any) -> list[str]:
+    """The columns of a new file whose bounds its footer may have, by Arrow's names for them."""
+    import pyarrow as pa
+
+    return [
+        ".".join(leaf.path)
+        for leaf in _leaves(schema)
+        if leaf.at is not None and not pa.types.is_floating(leaf.kind)
+    ]
 
 
 def _indexed(schema: Any, columns_max: int) -> list[Leaf]:

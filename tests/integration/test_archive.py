@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +21,10 @@ from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, BlockingClient, BlockingProducer, NewTopic
+from josefine_lake.archive.config import LAG_MS, parser
+from josefine_lake.archive.once import run_once
+from josefine_lake.archive.writer import archive_writer
+from josefine_lake.writer.discovery import discover
 from josefine_spark.source import JosefineDataSource
 from pipelines.config.loader import load
 from pipelines.config.validate import validate
@@ -345,15 +350,18 @@ def test_records_older_than_the_topics_retention_leave_the_archive(
 def test_records_beyond_the_topics_bytes_leave_the_archive(broker: Any, tmp_path: Path) -> None:
     lake = tmp_path / "sized"
     made(broker, "sized", lake, retention__bytes="1")
-    for _ in range(2):  # a file each
-        sent(broker, "sized", 20)
-        assert josefine(broker.bootstrap, "archive", "run", "--topic", "sized", "--once").code == 0
-    with writer(broker):
-        wait_until(lambda: archived(lake) == [*range(20, 40)], WAIT_S, "the first file deleted")
+    with BlockingClient(broker.bootstrap) as client:
+        archives = discover(client, ["sized"], parse=parser(LAG_MS)).tables
+        for _ in range(2):  # a file each
+            sent(broker, "sized", 20)
+            (done,) = run_once(client, archives, {}, lambda: False, trust=False)
+            assert (done.rows, done.stopped) == (20, "")
+        writer = archive_writer(archives["sized"], client, {})
+        expired = lambda: archived(lake) == [*range(20, 40)]  # noqa: E731 - a name
+        deadline_s = time.monotonic() + WAIT_S
+        writer.run(lambda: expired() or time.monotonic() > deadline_s)
 
-    assert by_spark(broker, "sized", archive="auto")[0][0] == 20
-    verified = josefine(broker.bootstrap, "archive", "verify", "--topic", "sized")
-    assert "20 records from offset 20 to 40" in verified.out, verified.err
+    assert archived(lake) == [*range(20, 40)]
 
 
 def by_spark(broker: Any, topic: str, **options: str) -> Consumed:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from josefine_broker.base.ids import TopicPartition
-from josefine_lake.report.metric_table import METRICS
+from josefine_lake.report.metric_table import ARCHIVE, METRICS, TABLE
 from josefine_lake.report.metrics import SILENT_MS_MAX, Scrape, health, is_ready
 from josefine_lake.report.table_stats import ProcessStats
 
 P = TopicPartition("t", 0)
 
 
-def samples(stats: ProcessStats, wall_ms: int = 2_000) -> dict[str, float]:
-    text = Scrape(stats, {"table_process_cpu_seconds": 1.5}, wall_ms).text().decode()
+def samples(stats: ProcessStats, wall_ms: int = 2_000, what: str = TABLE) -> dict[str, float]:
+    text = Scrape(stats, {"process_cpu_seconds": 1.5}, wall_ms, what).text().decode()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
@@ -33,8 +33,29 @@ def test_every_metric_of_the_table_is_exported_with_its_topic() -> None:
     assert found['josefine_table_target_lag_seconds{topic="t"}'] == 30
     assert found["josefine_table_process_cpu_seconds_total"] == 1.5
     named = {name.partition("{")[0] for name in found}
-    assert named == {each.exported for each in METRICS.values()} - {
+    assert named == {each.exported for each in METRICS[TABLE]} - {
         "josefine_table_process_resident_bytes_max"
+    }
+
+
+def test_an_archive_has_its_own_names_and_the_end_of_each_partition() -> None:
+    stats = ProcessStats()
+    archive = stats.table("t", 10_000)
+    archive.started({P: 0}, {P: 3})
+    archive.lag.read(P, 500, 900, 3)
+    archive.committed(2, 77, {P: 2}, 1_500)
+    archive.has(4, 99)
+    archive.looked_ms = 1_700
+
+    found = samples(stats, what=ARCHIVE)
+
+    assert found['josefine_archive_records_total{topic="t"}'] == 2
+    assert found['josefine_archive_end_offset{partition="0",topic="t"}'] == 2
+    assert found['josefine_archive_look_timestamp_seconds{topic="t"}'] == 1.7
+    assert found["josefine_archive_process_cpu_seconds_total"] == 1.5
+    named = {name.partition("{")[0] for name in found}
+    assert named == {each.exported for each in METRICS[ARCHIVE]} - {
+        "josefine_archive_process_resident_bytes_max"
     }
 
 
