@@ -167,6 +167,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
             ),
             StartAt(group.share_auto_offset_reset),
             is_committed_only=group.share_isolation_level == "read_committed",
+            dead_letter_prefix=group.share_dead_letter_topic_prefix,
         ),
         offsets_retention_ms=config.offsets.retention_ms,
     )

@@ -64,6 +64,12 @@ class GroupSection(Section):
         description="read_committed: share groups get no records of open or aborted transactions.",
     )
 
+    share_dead_letter_topic_prefix: str = Field(
+        default="dlq.",
+        description="What the name of a topic for the dead letters of share groups starts with;"
+        " Kafka's `errors.deadletterqueue.topic.name.prefix`.",
+    )
+
     @model_validator(mode="after")
     def _session_timeouts_in_order(self) -> GroupSection:
         if self.min_session_timeout_ms > self.max_session_timeout_ms:

@@ -235,10 +235,13 @@ SECTIONS: dict[str, list[Metric]] = {
         ),
         *_gauges(
             ("share_records_in_flight", "Records that members of a share group have now."),
+            ("share_records_archiving", "Records whose dead letters are not written yet."),
             labels=("group", "topic", "partition"),
         ),
         *_counters(
             ("share_records_acquired", "Records that members of a share group got."),
+            ("share_dead_letters", "Records whose dead letters were written (KIP-1191)."),
+            ("share_dead_letters_lost", "Records archived without their dead letter."),
             ("share_lock_timeouts", "Records whose lock ended before their member answered."),
             labels=("group",),
         ),

@@ -32,7 +32,10 @@ def produce(
         kind = ResourceType.TRANSACTIONAL_ID
         if not asker.may(Operation.WRITE, kind, transactional_id):
             raise asker.denied(Operation.WRITE, kind)
-    flags = [asker.may_topic(Operation.WRITE, topic) for topic in request.topics]
+    flags = [
+        asker.may_topic(Operation.WRITE, topic) or _is_letter(asker, topic)
+        for topic in request.topics
+    ]
     if all(flags):
         return request, None
     both = list(zip(request.topics, flags, strict=True))
@@ -46,6 +49,18 @@ def produce(
         return answer._replace(topics=[*answer.topics, *refused.topics])
 
     return allowed, after
+
+
+def _is_letter(asker: Asker, topic: ProduceTopic) -> bool:
+    """Whether a broker writes to a topic that takes dead letters of groups: that config of the
+    topic is the permission (KIP-1191)."""
+    ctx = asker.ctx
+    if asker.info.listener in ctx.clients.listeners_apart:
+        return False
+    entry = ctx.image.topics.get(ctx.topic_name(topic.name, topic.topic_id) or "")
+    if entry is None or not asker.may_cluster(Operation.CLUSTER_ACTION):
+        return False
+    return resolve(entry.config, ctx.settings.defaults_of(entry.name)).takes_dead_letters
 
 
 def fetch(asker: Asker, request: FetchRequest, refuse: Refuse) -> tuple[FetchRequest, After | None]:

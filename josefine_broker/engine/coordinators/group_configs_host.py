@@ -2,11 +2,16 @@
 
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.groups.group_configs import GroupConfig, resolve
+from josefine_broker.engine.metadata.features import SHARE_VERSION
 
 
 def config_of(ctx: Context, group_id: str) -> GroupConfig:
     """What the group does now. A change counts for the next request of each member."""
-    return resolve(ctx.image.group_configs.get(group_id, ()), ctx.settings.offsets.groups)
+    return resolve(
+        ctx.image.group_configs.get(group_id, ()),
+        ctx.settings.offsets.groups,
+        serves_dead_letters=ctx.image.features.get(SHARE_VERSION, 0) >= 2,
+    )
 
 
 def group_configs_changed(ctx: Context) -> None:

@@ -18,12 +18,22 @@ from typing import NamedTuple
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.group_configs_host import config_of
+from josefine_broker.engine.coordinators.share_dead_letters import write_letters
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
 from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.dead_letters import (
+    HOPELESS,
+    LETTERS_MAX,
+    LetterWrite,
+    Origin,
+    letters_of,
+)
 from josefine_broker.engine.groups.share.partition import SharePartition
 from josefine_broker.engine.groups.share.values import NO_START, Ack, Acquired, Found, ShareKey
 from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import read_or_wait
 from josefine_broker.records.batch import BatchHeader, iter_batches
@@ -49,8 +59,8 @@ class LedShare:
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "partition", "retry_ms",
-        "tp", "waiting",
+        "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "letters", "partition",
+        "retry_ms", "tp", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -68,8 +78,9 @@ class LedShare:
         """When a read or write may be tried again."""
         self.waiting: list[tuple[int, Settle]] = []
         """The answers of members that are not stored, by the number of their write."""
+        self.letters = LetterWrite()
         self.alarm: _Alarm | None = None
-        """The timer; None: no lock ends, and no write is to be repeated."""
+        """The timer; None: no lock ends, and no write is to be made later."""
 
     def is_led(self, ctx: Context) -> bool:
         """Whether this broker still leads the partition, in the same epoch."""
@@ -79,7 +90,7 @@ class LedShare:
 
 
 class _Alarm(Parked):
-    """The timer of one share partition: the next end of a lock, or the next try of a write. It
+    """The timer of one share partition: the next end of a lock, or the next write. It
     outlives the client whose request set it: the locks of all members depend on it."""
 
     __slots__ = ("_ctx", "_led")
@@ -364,10 +375,12 @@ def _holding(
 
 
 def store(ctx: Context, led: LedShare) -> None:
-    """Store what has changed, if no write is open, and set the timer."""
+    """Write the letters that are due, store what has changed, if no write is open, and set the
+    timer."""
     shared, now_ms = led.partition, ctx.clock.monotonic_ms()
     if shared is None or ctx.clients.shares.led.get(led.key) is not led:
         return
+    _send_letters(ctx, led)
     if shared.must_write and now_ms >= led.retry_ms:
         write_state(ctx, led.key, shared.begin_write(), lambda outcome: _stored(ctx, led, outcome))
     _arm(ctx, led)
@@ -396,12 +409,69 @@ def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
     ctx.parked.wake(led.tp, now_ms)
 
 
+def _send_letters(ctx: Context, led: LedShare) -> None:
+    """Begin one write of letters, if any are due. The next one begins when this one has been
+    answered; after an answer at once the timer begins it, so that no client waits for them all."""
+    assert led.partition is not None
+    limits = led.partition.limits
+    due = led.partition.letters_due(LETTERS_MAX)
+    if not due or led.letters.is_open or ctx.clock.monotonic_ms() < led.letters.retry_ms:
+        return
+    letters = letters_of(due, limits.deliveries_max)
+    config = config_of(ctx, led.key.group_id).share.dead_letters
+    is_now = led.letters.is_open = True
+
+    def heard(count: int, error: KafkaError | None) -> None:
+        if ctx.clients.shares.led.get(led.key) is not led:
+            return
+        _lettered(ctx, led, [each.offset for each in letters[:count]], error)
+        if not is_now:
+            store(ctx, led)
+            ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+
+    origin = Origin(led.tp.topic, led.tp.partition, led.key.group_id)
+    write_letters(ctx, origin, led.hosted, letters, config, heard)
+    is_now = False
+    if not led.letters.is_open:
+        led.letters.retry_ms = max(led.letters.retry_ms, ctx.clock.monotonic_ms() + 1)
+
+
+def _lettered(
+    ctx: Context, led: LedShare, offsets: Sequence[int], error: KafkaError | None
+) -> None:
+    """The result of a write of letters: their records are archived, unless it is repeated."""
+    assert led.partition is not None
+    is_to_repeat = error is not None and error.code not in HOPELESS
+    led.letters.end(ctx.clock.monotonic_ms(), is_to_repeat=is_to_repeat)
+    counts = ctx.clients.shares.counts.of(led.key.group_id)
+    place = {"group": led.key.group_id, "topic": led.tp.topic, "partition": led.tp.partition}
+    if error is not None and (not is_to_repeat or led.letters.tries == 1):
+        what = "dead letters not written yet" if is_to_repeat else "dead letters lost"
+        ctx.ports.tell(
+            what,
+            gravity=Gravity.WARNING if is_to_repeat else Gravity.ERROR,
+            records=len(offsets),
+            reason=f"{error.code.name}: {error.message}",
+            **place,
+        )
+    if is_to_repeat:
+        return
+    if error is None:
+        counts.dead_letters += len(offsets)
+    else:
+        counts.dead_letters_lost += len(offsets)
+    for offset in offsets:
+        led.partition.end_letters(offset, offset)
+
+
 def _arm(ctx: Context, led: LedShare) -> None:
-    """Set the timer to the next end of a lock, or to the next try of a write."""
+    """Set the timer to the next end of a lock, or to the next write."""
     assert led.partition is not None
     due = [at for at in (led.partition.wake_at_ms(),) if at is not None]
     if led.partition.must_write:
         due.append(led.retry_ms)
+    if not led.letters.is_open and led.partition.letters_due(1):
+        due.append(led.letters.retry_ms)
     if not due or (led.alarm is not None and led.alarm.deadline_ms <= min(due)):
         return
     if led.alarm is not None:

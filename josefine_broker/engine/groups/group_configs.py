@@ -6,13 +6,14 @@ session timeout must be above the heartbeat interval. The bounds are Kafka's def
 the broker's own value, because a group may always have what it has without a configuration.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.config import DeadLetters, ShareConfig, StartAt
 from josefine_broker.engine.groups.share.values import Limits
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.config_texts import ConfigType, printed, read_value
@@ -23,6 +24,9 @@ Config = tuple[tuple[str, str], ...]
 CONSUMER_SESSION = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT = "consumer.heartbeat.interval.ms"
 SHARE_SESSION, SHARE_HEARTBEAT = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+DLQ_TOPIC = "errors.deadletterqueue.topic.name"
+DLQ_COPY = "errors.deadletterqueue.copy.record.enable"
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
 
 
@@ -62,6 +66,12 @@ KEYS: Mapping[str, GroupConfigKey] = {each.name: each for each in (
     _number(CONSUMER_SESSION, 45_000, 45_000, 60_000,
             lambda own: own.consumer_session_timeout_ms,
             "How long a member of the consumer protocol may send no heartbeat."),
+    GroupConfigKey(DLQ_COPY, ConfigType.BOOLEAN, "false", None, (), lambda own: False,
+                   "Whether a dead letter has the key and value of its record (KIP-1191).",
+                   has_broker_config=False),
+    GroupConfigKey(DLQ_TOPIC, ConfigType.STRING, "", None, (), lambda own: "",
+                   "The topic of the dead letters of a share group (KIP-1191); empty: none.",
+                   has_broker_config=False),
     GroupConfigKey("share.auto.offset.reset", ConfigType.STRING, "latest", None,
                    tuple(each.value for each in StartAt), lambda own: own.share.start_at.value,
                    "Where a share group starts in a partition that is new to it.",
@@ -123,6 +133,8 @@ def _value(name: str, text: str, own: GroupSettings) -> object:
         value = read_value(key.type, text, name)
         if key.words and value not in key.words:
             raise ValueError(f"must be {' or '.join(key.words)}")
+        if name == DLQ_TOPIC:
+            _check_dead_letter_topic(str(value), own.share.dead_letter_prefix)
         if key.bounds is not None:
             mine = key.read(own)
             assert isinstance(value, int)
@@ -133,6 +145,17 @@ def _value(name: str, text: str, own: GroupSettings) -> object:
     except ValueError as error:
         raise KafkaError(ErrorCode.invalid_config, f"'{name}' {error}: {text!r}") from error
     return value
+
+
+def _check_dead_letter_topic(topic: str, prefix: str) -> None:
+    """Raises ValueError. The topic itself may be created later, as in Kafka."""
+    if topic and not _TOPIC_NAME.fullmatch(topic):
+        raise ValueError("must be a topic name: 1 to 249 of a-z A-Z 0-9 . _ -")
+    if topic.startswith("__"):
+        raise ValueError("must not start with __")
+    # Or whoever may write a record that is rejected could write to any topic.
+    if topic and not topic.startswith(prefix):
+        raise ValueError(f"must start with {prefix}")
 
 
 def normal(name: str, text: str) -> str:
@@ -162,15 +185,19 @@ class GroupConfig(NamedTuple):
 
 # Read with each request of a member, and changed rarely.
 @lru_cache(maxsize=1_024)
-def resolve(config: Config, own: GroupSettings) -> GroupConfig:
+def resolve(
+    config: Config, own: GroupSettings, *, serves_dead_letters: bool = False
+) -> GroupConfig:
     """What a group with this configuration does. A text that is not valid here has no effect: the
-    broker that accepted it may have had other bounds in its file."""
+    broker that accepted it may have had other bounds in its file. `serves_dead_letters`: whether
+    every broker of the cluster does."""
     values = {name: key.read(own) for name, key in KEYS.items()}
     for pair in config:
         try:
             values[pair[0]] = _value(*pair, own)
         except KafkaError:
             continue
+    topic = str(values[DLQ_TOPIC]) if serves_dead_letters else ""
     number = {name: value for name, value in values.items() if isinstance(value, int)}
     return GroupConfig(
         number[CONSUMER_SESSION],
@@ -182,9 +209,12 @@ def resolve(config: Config, own: GroupSettings) -> GroupConfig:
                 lock_ms=number["share.record.lock.duration.ms"],
                 deliveries_max=number["share.delivery.count.limit"],
                 locks_max=number["share.partition.max.record.locks"],
+                has_dead_letters=bool(topic),
             ),
             StartAt(values["share.auto.offset.reset"]),
             is_committed_only=values["share.isolation.level"] == COMMITTED,
             may_renew=bool(values["share.renew.acknowledge.enable"]),
+            dead_letters=DeadLetters(topic, bool(values[DLQ_COPY])) if topic else None,
+            dead_letter_prefix=own.share.dead_letter_prefix,
         ),
     )

@@ -43,6 +43,10 @@ records of the consumer protocol need Kafka's own feature, `group.version` 1: a 
 with it, and UpdateFeatures raises it in an older one. It may be lowered again: then members of that
 protocol are not served.
 
+`share.version` 2 allows dead letters (KIP-1191): the state of a record that waits for its letter is
+in the log of share states then, which older brokers cannot read. It is never lowered. Share groups
+themselves need no level.
+
 `transaction.version` has its own levels, which are Kafka's: clients depend on it, and an operator
 may lower it. Level 5 includes the reading of its records.
 
@@ -63,9 +67,15 @@ from josefine_broker.engine.metadata.image import (
 )
 from josefine_broker.engine.metadata.image import JOSEFINE_VERSION as JOSEFINE_VERSION
 
+SHARE_VERSION = "share.version"
+"""Kafka's feature of share groups. From level 2 on every broker reads the state of a record that
+waits for its dead letter, so groups may have dead letters (KIP-1191). Clusters of before lack it.
+"""
+
 SUPPORTED: tuple[FeatureRange, ...] = (
     FeatureRange(JOSEFINE_VERSION, 1, 8),
     FeatureRange(GROUP_VERSION, 0, 1),
+    FeatureRange(SHARE_VERSION, 1, 2),
     FeatureRange(TRANSACTION_VERSION, 1, 2),
 )
 """The levels that this code supports. A new cluster starts with the highest of each."""
@@ -85,6 +95,10 @@ NEEDS = {TRANSACTION_VERSION: (JOSEFINE_VERSION, VERIFYING_LEVEL)}
 """Feature → the other feature, and its level, that must be finalized first (KIP-1022)."""
 
 
+STAYS = frozenset({JOSEFINE_VERSION, SHARE_VERSION})
+"""Features that are never lowered: older code cannot read what was written."""
+
+
 def check_level(
     brokers: Iterable[BrokerEntry], wanted: FeatureLevel, features: Mapping[str, int]
 ) -> None:
@@ -98,7 +112,7 @@ def check_level(
         )
     if level < 0:
         raise KafkaError(ErrorCode.invalid_update_version, f"'{name}' cannot be at level {level}")
-    if name == JOSEFINE_VERSION and level < previous:
+    if name in STAYS and level < previous:
         raise KafkaError(
             ErrorCode.invalid_update_version,
             f"'{name}' cannot be lowered from {previous} to {level}: what was written stays",

@@ -43,10 +43,8 @@ _AS_NEEDED = "an index is as long as its segment needs"
 _FILES_GROW = "files grow with what is written: recovery relies on their length"
 _READ_BEFORE = "a reader has read its bytes before a file is deleted: nothing has to wait"
 _ALL_AT_ONCE = "a new segment costs nothing before it is written to: all may start at once"
-_NO_DEAD_LETTERS = "share groups have no dead letters"
 
 INERT: tuple[Inert, ...] = (
-    Inert("errors.deadletterqueue.group.enable", "", _BOOLEAN, "false", anything, _NO_DEAD_LETTERS),
     Inert(
         "file.delete.delay.ms", "log.segment.delete.delay.ms", _LONG, "60000", at_least(0),
         _READ_BEFORE,

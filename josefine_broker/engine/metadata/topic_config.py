@@ -70,6 +70,8 @@ class TopicSettings:
     """With fewer replicas in sync acks=all is refused, and nothing is committed."""
     unclean_leader_election: bool = False
     """Whether an out-of-sync replica may lead if no other one is left; records may be lost."""
+    takes_dead_letters: bool = False
+    """Whether brokers may write the dead letters of groups to it (KIP-1191)."""
     timestamp_before_max_ms: int = LONG_MAX
     """How far a timestamp may be in the past (KIP-937); the default is no limit."""
     timestamp_after_max_ms: int = HOUR_MS
@@ -255,6 +257,9 @@ _ACTING: tuple[ConfigKey, ...] = (
     _in_log("delete.retention.ms", "log.cleaner.delete.retention.ms", _LONG, "delete_retention_ms",
         at_least(0),
         "How long a deleted key of a compacted topic can still be read as deleted."),
+    _in_settings("errors.deadletterqueue.group.enable", "", _BOOLEAN, "takes_dead_letters",
+        anything,
+        "Whether brokers may write the dead letters of share groups to this topic (KIP-1191)."),
     _in_log("flush.messages", "log.flush.interval.messages", _LONG, "flush_messages", at_least(1),
         "Records per fsync; 1: acks=all is answered once every in-sync replica has synced them.",
         none=LONG_MAX),

@@ -14,6 +14,15 @@ class StartAt(Enum):
     EARLIEST = "earliest"  # the log start offset: every record that is not deleted
 
 
+class DeadLetters(NamedTuple):
+    """Where the dead letters of a group go (KIP-1191)."""
+
+    topic: str
+    copies_records: bool = False
+    """`errors.deadletterqueue.copy.record.enable`: whether a letter has the record's key and value,
+    or only names the record."""
+
+
 class ShareConfig(NamedTuple):
     """What a group's share partitions do: as in its broker's file (`group.share_*`), or as was
     set on the group."""
@@ -25,3 +34,7 @@ class ShareConfig(NamedTuple):
     and those of open ones not before these end."""
     may_renew: bool = True
     """`share.renew.acknowledge.enable`: whether members may renew locks (KIP-1222)."""
+    dead_letters: DeadLetters | None = None
+    """None: there are none. A record that no member can process is only archived."""
+    dead_letter_prefix: str = "dlq."
+    """What the names of topics for dead letters start with."""

@@ -19,6 +19,10 @@ class GroupCounts:
     """Records that members got; each delivery counts."""
     lock_timeouts: int = 0
     """Records whose lock ended before their member answered."""
+    dead_letters: int = 0
+    """Records whose dead letters were written."""
+    dead_letters_lost: int = 0
+    """Records that were archived though no dead letter of them could be written."""
     acknowledged: dict[AckType, int] = field(default_factory=dict)
     """Records that members answered for, by answer."""
 

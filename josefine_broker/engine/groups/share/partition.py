@@ -7,7 +7,9 @@ finished for its member when the change is stored; until then it stays acquired 
 a write that failed gives it back to its member. One write is open at a time: `begin_write` takes
 all changes since the last one, `end_write` gets its result. A record is acquired at most
 `deliveries_max` times. The end of a lock and the end of a member's session give records back at
-once, because nothing that was promised depends on it.
+once, because nothing that was promised depends on it. If the group has dead letters, a record that
+is rejected or was delivered too often is archiving until the host has written its letter, and that
+not before the state is stored: a record that another leader could still deliver has no letter.
 
 KIP-932 names the start offset SPSO, and the end offset SPEO. Both only grow while one leader uses
 the partition. Nothing here reads a clock, the log or the network: the host
@@ -18,12 +20,20 @@ records.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
-from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
+from josefine_broker.engine.groups.share.spans import (
+    FIRST,
+    NO_WRITE,
+    Span,
+    joined,
+    not_acquired,
+    runs_of,
+)
 from josefine_broker.engine.groups.share.states import (
     FINAL,
+    IN_USE,
+    LETTERED,
     RecordEvent,
     RecordState,
     next_record_state,
@@ -31,43 +41,12 @@ from josefine_broker.engine.groups.share.states import (
 from josefine_broker.engine.groups.share.values import (
     EVENTS,
     Ack,
-    AckType,
     Acquired,
     Found,
     Limits,
     ShareState,
     StateBatch,
 )
-
-NOBODY = ""
-"""The member of a span that is not acquired."""
-NO_WRITE = -1
-"""Smaller than the number of every write: these start at 0."""
-_first = attrgetter("first")
-
-
-class Span(NamedTuple):
-    """Consecutive records in the same state."""
-
-    first: int
-    last: int
-    """Inclusive: a single record has `first == last`."""
-    state: RecordState = RecordState.AVAILABLE
-    deliveries: int = 0
-    """How often they have been acquired, the delivery of now included."""
-    member_id: str = NOBODY
-    """The member that has them, while they are acquired,"""
-    lock_end_ms: int = 0
-    """until then."""
-    settles: RecordState | None = None
-    """The state after the write that is to store it; None: no change is waiting."""
-    write: int = NO_WRITE
-    """The number of that write."""
-
-    @property
-    def is_locked(self) -> bool:
-        """Whether its member has it, and has not answered for it yet."""
-        return self.state is RecordState.ACQUIRED and self.settles is None
 
 
 class SharePartition:
@@ -184,7 +163,7 @@ class SharePartition:
         # has read everything would count the last marker until the next record.
         self._is_changed |= is_passed and not acquired
         self._advance()
-        return _joined(acquired)
+        return joined(acquired)
 
     def _take(
         self, member_id: str, first: int, last: int, now_ms: int, left: int, is_strict: bool
@@ -195,7 +174,10 @@ class SharePartition:
                 continue
             if each.deliveries >= self.limits.deliveries_max:
                 # The limit was lowered since.
-                self._is_changed |= self._discard(each.first, each.last)
+                if self.limits.has_dead_letters:
+                    self._free(each, RecordEvent.DEAD_LETTER, each.deliveries)
+                else:
+                    self._is_changed |= self._discard(each.first, each.last)
                 continue
             if is_strict:
                 if left <= 0:
@@ -222,7 +204,7 @@ class SharePartition:
         changed: list[Span] = []
         before = -1
         # `before` is the last offset so far. One that comes twice would have two answers.
-        for first, last, ack_type in _runs(acks):
+        for first, last, ack_type in runs_of(acks):
             if first <= before or last < first:
                 message = f"acknowledged offsets {first} to {last} are not in order"
                 raise KafkaError(ErrorCode.invalid_request, message)
@@ -233,10 +215,10 @@ class SharePartition:
                 continue
             # What was given up since, after its last delivery, is not finished for the next leader.
             if first < self.start_offset or last >= self.end_offset:
-                raise _not_acquired(first, last)
+                raise not_acquired(first, last)
             for each in self._within(first, last):
                 if not each.is_locked or each.member_id != member_id:
-                    raise _not_acquired(each.first, each.last)
+                    raise not_acquired(each.first, each.last)
                 changed.append(self._answered(each, EVENTS[ack_type], now_ms))
         # Only now: one record that is not the member's refuses them all.
         for each in changed:
@@ -255,10 +237,17 @@ class SharePartition:
         """
         if event is RecordEvent.RELEASE and span.deliveries >= self.limits.deliveries_max:
             event = RecordEvent.EXHAUST
-        after = next_record_state(span.state, event)
+        after = next_record_state(span.state, self._ending(event))
         if event is RecordEvent.RENEW:
             return span._replace(lock_end_ms=now_ms + self.limits.lock_ms)
-        return span._replace(settles=after, write=self._write)
+        is_rejected = event is RecordEvent.REJECT
+        return span._replace(settles=after, write=self._write, is_rejected=is_rejected)
+
+    def _ending(self, event: RecordEvent) -> RecordEvent:
+        """What an event is in this group: one with dead letters writes one first."""
+        if event in LETTERED and self.limits.has_dead_letters:
+            return RecordEvent.DEAD_LETTER
+        return event
 
     def release_all(self, member_id: str) -> bool:
         """Take back what a member has acquired and not answered for: it closed its session. That
@@ -276,14 +265,16 @@ class SharePartition:
         for each in late:
             is_last = each.deliveries >= self.limits.deliveries_max
             event = RecordEvent.EXHAUST if is_last else RecordEvent.RELEASE
-            self._free(each, event, each.deliveries)
+            self._free(each, self._ending(event), each.deliveries)
         self._advance()
         return sum(each.last - each.first + 1 for each in late)
 
     def _free(self, span: Span, event: RecordEvent, deliveries: int) -> None:
         """End the lock of a span. The new span has no member, no lock and no waiting answer."""
         state = next_record_state(span.state, event)
-        self._put(Span(span.first, span.last, state, deliveries))
+        # No letter before the next write is stored.
+        write = self._write if state is RecordState.ARCHIVING else NO_WRITE
+        self._put(Span(span.first, span.last, state, deliveries, write=write))
         self._is_changed = True
 
     # The log.
@@ -320,8 +311,8 @@ class SharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no member has a record, and nothing is to be stored."""
-        is_had = any(each.state is RecordState.ACQUIRED for each in self._spans)
+        """Whether no member has a record, no letter is due, and nothing is to be stored."""
+        is_had = any(each.state in IN_USE for each in self._spans)
         return not (is_had or self._is_changed or self._open_write != NO_WRITE)
 
     def begin_write(self) -> ShareState:
@@ -364,15 +355,41 @@ class SharePartition:
         for each in [each for each in self._spans if each.settles and each.write <= write]:
             if not is_stored:
                 # Its lock may have ended meanwhile: then `expire` frees it next.
-                self._put(each._replace(settles=None, write=NO_WRITE))
+                self._put(each._replace(settles=None, write=NO_WRITE, is_rejected=False))
                 continue
             assert each.settles is not None
-            self._put(Span(each.first, each.last, each.settles, each.deliveries))
+            # Of interest to its letter alone.
+            is_rejected = each.is_rejected and each.settles is RecordState.ARCHIVING
+            settled = Span(each.first, each.last, each.settles, each.deliveries)
+            self._put(settled._replace(is_rejected=is_rejected))
         if is_stored:
+            for each in [each for each in self._spans if NO_WRITE < each.write <= write]:
+                self._put(each._replace(write=NO_WRITE))
             # The larger one: `trim` may have moved it during the write.
             self._stored_start = max(self._stored_start, self._open_start)
         else:
             self._is_changed = True
+        self._advance()
+
+    # Dead letters.
+
+    def letters_due(self, records_max: int) -> list[Span]:
+        """Archiving records of which that is stored: the first ones, about so many. Their letters
+        are to be written, by this leader or, if it fails before `end_letters` is stored, once more
+        by the next."""
+        due: list[Span] = []
+        for each in self._spans:
+            if records_max > 0 and each.state is RecordState.ARCHIVING and each.write == NO_WRITE:
+                due.append(each._replace(last=min(each.last, each.first + records_max - 1)))
+                records_max -= due[-1].last - due[-1].first + 1
+        return due
+
+    def end_letters(self, first: int, last: int) -> None:
+        """Archive these records, where they are archiving: their letters are written, or cannot
+        be."""
+        for each in self._within(first, last):
+            if each.state is RecordState.ARCHIVING and each.write == NO_WRITE:
+                self._free(each, RecordEvent.LETTER_ENDED, each.deliveries)
         self._advance()
 
     # Spans.
@@ -408,7 +425,7 @@ class SharePartition:
     def _within(self, first: int, last: int) -> list[Span]:
         """The spans of this range, cut to it."""
         # The span with `first` is the last one that does not start after it.
-        at = max(0, bisect_right(self._spans, first, key=_first) - 1)
+        at = max(0, bisect_right(self._spans, first, key=FIRST) - 1)
         found = []
         for each in self._spans[at:]:
             if each.first > last:
@@ -421,7 +438,7 @@ class SharePartition:
     def _put(self, span: Span) -> None:
         """Replace the records of one span, or of a part of it. `span` may not extend past the span
         that has its first record: callers pass a whole one, or what `_within` cut."""
-        at = bisect_right(self._spans, span.first, key=_first) - 1
+        at = bisect_right(self._spans, span.first, key=FIRST) - 1
         whole = self._spans[at]
         # What is left of the span on both sides keeps its state.
         parts = [span]
@@ -451,40 +468,3 @@ class SharePartition:
             else:
                 kept.append(each)
         self._spans = kept
-
-
-def _runs(acks: Iterable[Ack]) -> Iterator[tuple[int, int, AckType]]:
-    """The acknowledged records as runs of one type. Raises KafkaError(invalid_request) unless a
-    batch has one type for all of its records, or one for each.
-
-    A client that answers for each record sends one type each. As runs they cost one span for a
-    stretch of equal answers.
-    """
-    for first, last, types in acks:
-        if len(types) == 1:
-            yield first, last, types[0]
-            continue
-        if len(types) != last - first + 1:
-            message = f"{len(types)} acknowledge types for the offsets {first} to {last}"
-            raise KafkaError(ErrorCode.invalid_request, message)
-        start = first
-        for offset, ack_type in enumerate(types, first):
-            if offset == last or types[offset - first + 1] is not ack_type:
-                yield start, offset, ack_type
-                start = offset + 1
-
-
-def _joined(acquired: Sequence[Acquired]) -> list[Acquired]:
-    """Neighbours with equal counts as one."""
-    found: list[Acquired] = []
-    for each in acquired:
-        if found and (found[-1].last, found[-1].deliveries) == (each.first - 1, each.deliveries):
-            found[-1] = found[-1]._replace(last=each.last)
-        else:
-            found.append(each)
-    return found
-
-
-def _not_acquired(first: int, last: int) -> KafkaError:
-    message = f"the offsets {first} to {last} are not acquired by this member"
-    return KafkaError(ErrorCode.invalid_record_state, message)

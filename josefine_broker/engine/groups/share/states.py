@@ -18,6 +18,7 @@ class RecordState(Enum):
     AVAILABLE = 0  # may be acquired by any member
     ACQUIRED = 1  # a member has it, until its lock ends
     ACKNOWLEDGED = 2  # accepted: it is never delivered again
+    ARCHIVING = 3  # as archived, but its dead letter is not written yet (KIP-1191)
     ARCHIVED = 4  # rejected, without a record, or delivered too often: never delivered again
 
 
@@ -28,8 +29,11 @@ class RecordEvent(Enum):
     ACCEPT = "accept"  # its member has processed it
     RELEASE = "release"  # its member gives it back, or the lock ended
     RENEW = "renew"  # its member needs more time (KIP-1222)
-    REJECT = "reject"  # its member can never process it, or there is no record at this offset
+    REJECT = "reject"  # its member can never process it
+    GAP = "gap"  # its member has found no record at this offset
     EXHAUST = "exhaust"  # given back after the last delivery that the group allows
+    DEAD_LETTER = "dead letter"  # rejected or exhausted, in a group with dead letters
+    LETTER_ENDED = "letter ended"  # its dead letter is written, or cannot be
     DISCARD = "discard"  # of an aborted transaction: nobody is to see it
 
 
@@ -43,13 +47,22 @@ RECORD_TRANSITIONS: dict[tuple[RecordState, RecordEvent], RecordState] = {
     (_R.ACQUIRED, _E.RELEASE): _R.AVAILABLE,
     (_R.ACQUIRED, _E.RENEW): _R.ACQUIRED,
     (_R.ACQUIRED, _E.REJECT): _R.ARCHIVED,
+    (_R.ACQUIRED, _E.GAP): _R.ARCHIVED,
     (_R.ACQUIRED, _E.EXHAUST): _R.ARCHIVED,
+    (_R.ACQUIRED, _E.DEAD_LETTER): _R.ARCHIVING,
+    # The limit of deliveries was lowered.
+    (_R.AVAILABLE, _E.DEAD_LETTER): _R.ARCHIVING,
+    (_R.ARCHIVING, _E.LETTER_ENDED): _R.ARCHIVED,
 }
 
 # No transition leaves ACKNOWLEDGED or ARCHIVED: a finished record that came back would be processed
 # again although its member was assured that it is not.
 FINAL = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 """The states in which a record is finished. The start offset passes it."""
+IN_USE = frozenset({RecordState.ACQUIRED, RecordState.ARCHIVING})
+"""The states in which this leader has something to do for a record."""
+LETTERED = frozenset({RecordEvent.REJECT, RecordEvent.EXHAUST})
+"""The events that lead to a dead letter, in a group that has them."""
 
 
 class ShareGroupState(Enum):

@@ -16,7 +16,7 @@ share-partition state".
 from collections.abc import Callable, Iterable, Iterator
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.groups.share.states import FINAL
+from josefine_broker.engine.groups.share.states import FINAL, RecordState
 from josefine_broker.engine.groups.share.values import (
     ShareKey,
     ShareState,
@@ -113,7 +113,8 @@ def read(leader_epoch: int) -> Change:
 
 def written(new: ShareState) -> Change:
     """WriteShareGroupState: its batches replace what is stored of the same records. What is
-    finished stays so: a write that was on its way for long may come after a later one. Raises
+    finished stays so, and what is archiving becomes nothing but finished (it may have a dead letter
+    already): a write that was on its way for long may come after a later one. Raises
     KafkaError(fenced_leader_epoch | fenced_state_epoch), and KafkaError(invalid_request) if nothing
     is stored: the state was deleted, and a write must not bring it back."""
 
@@ -128,7 +129,12 @@ def written(new: ShareState) -> Change:
             return new
         start = max(before.start_offset, new.start_offset)
         finished = [each for each in before.batches if each.state in FINAL]
-        batches = _laid_over(_laid_over(before.batches, new.batches, start), finished, start)
+        batches = _laid_over(before.batches, new.batches, start)
+        archiving = [each for each in before.batches if each.state is RecordState.ARCHIVING]
+        if archiving:
+            ended = [each for each in new.batches if each.state in FINAL]
+            batches = _laid_over(_laid_over(batches, archiving, start), ended, start)
+        batches = _laid_over(batches, finished, start)
         # Counted here: what was laid over may differ from what the leader counted.
         count = sum(each.last - each.first + 1 for each in batches if each.state in FINAL)
         return new._replace(start_offset=start, batches=tuple(batches), complete_count=count)

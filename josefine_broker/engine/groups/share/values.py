@@ -38,6 +38,8 @@ class Limits(NamedTuple):
     locks_max: int = 2_000
     """`share.partition.max.record.locks`: how many records of a partition are in flight at most,
     but for the last record batch."""
+    has_dead_letters: bool = False
+    """`errors.deadletterqueue.topic.name` is set: what no member can process gets a dead letter."""
 
 
 class StateBatch(NamedTuple):
@@ -77,10 +79,10 @@ class AckType(Enum):
     RENEW = 4  # still being processed (KIP-1222)
 
 
-# A gap is finished like a rejected record: compaction removed it (KIP-932, "Log compaction"), and
-# it would hold up the start offset for ever.
+# A gap is finished: compaction removed it (KIP-932, "Log compaction"), and it would hold up the
+# start offset for ever. It is no rejected record: there is nothing to write a dead letter of.
 EVENTS: dict[AckType, RecordEvent] = {
-    AckType.GAP: RecordEvent.REJECT,
+    AckType.GAP: RecordEvent.GAP,
     AckType.ACCEPT: RecordEvent.ACCEPT,
     AckType.RELEASE: RecordEvent.RELEASE,
     AckType.REJECT: RecordEvent.REJECT,

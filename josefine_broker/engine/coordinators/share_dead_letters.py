@@ -1,0 +1,179 @@
+"""Writes dead letters of a share group to the leader of their partition in the group's topic for
+them, here or on another broker (KIP-1191).
+
+Rules: the topic allows letters by `errors.deadletterqueue.group.enable`, and its name has the
+broker's prefix; no broker creates it. A letter goes to the partition with the number of its
+record's, modulo their count. A write is answered once, now or later. Without an answer nobody knows
+whether the letters are there; who repeats it may write them twice.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.engine.context import Context
+from josefine_broker.engine.groups.share.config import DeadLetters
+from josefine_broker.engine.groups.share.dead_letters import (
+    Letter,
+    Origin,
+    build_letters,
+)
+from josefine_broker.engine.hosted import HostedPartition
+from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
+from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.purgatory.promises import AwaitEach
+from josefine_broker.engine.replicas.batches import append_built_batch
+from josefine_broker.engine.replicas.committing import Appended
+from josefine_broker.records.batch import iter_batches, last_offset_delta
+from josefine_broker.records.builder import Record
+from josefine_broker.records.reader import read_records
+from josefine_broker.wire import apis
+from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
+
+WRITE_TIMEOUT_MS = 10_000
+"""How long letters wait for the replicas of their partition."""
+
+Heard = Callable[[int, KafkaError | None], None]
+"""Gets how many letters, from the first on, the write had; and why they are not there."""
+
+
+def write_letters(
+    ctx: Context,
+    origin: Origin,
+    source: HostedPartition,
+    letters: Sequence[Letter],
+    config: DeadLetters | None,
+    heard: Heard,
+) -> None:
+    """Write the first of these letters: as many as fit in a batch."""
+    try:
+        tp, settings = _place(ctx, origin, config)
+        records: Mapping[int, Record] = {}
+        if config is not None and config.copies_records:
+            letters, records = _copied(source, letters, settings.log.message_bytes_max)
+    except KafkaError as error:
+        heard(len(letters), error)
+        return
+    now_ms, bytes_max = ctx.clock.now_ms(), settings.log.message_bytes_max
+    batch, count = build_letters(origin, letters, records, now_ms, bytes_max)
+    leader = ctx.image.topics[tp.topic].partitions[tp.partition].leader
+    if leader == ctx.broker_id:
+        _append(ctx, tp, batch, now_ms, lambda error: heard(count, error))
+    else:
+        _send(ctx, tp, leader, batch, lambda error: heard(count, error))
+
+
+def _place(
+    ctx: Context, origin: Origin, config: DeadLetters | None
+) -> tuple[TopicPartition, TopicSettings]:
+    """Where the letters go. Raises KafkaError(invalid_config), like Kafka's checks before each
+    write: group and topic may have other configurations by now."""
+    if config is None:
+        raise _invalid("the group has no topic for dead letters any more")
+    topic = ctx.image.topics.get(config.topic)
+    if topic is None:
+        raise _invalid(f"the topic '{config.topic}' does not exist: create it")
+    settings = resolve(topic.config, ctx.settings.defaults_of(topic.name))
+    if not settings.takes_dead_letters:
+        name = "errors.deadletterqueue.group.enable"
+        raise _invalid(f"the topic '{topic.name}' takes no dead letters: set {name}=true on it")
+    # A letter without a key would be refused, and one with the key of another replaces it.
+    if "compact" in settings.log.cleanup_policy:
+        raise _invalid(f"the topic '{topic.name}' is compacted, which deletes letters")
+    return TopicPartition(topic.name, origin.partition % len(topic.partitions)), settings
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.invalid_config, message)
+
+
+def _copied(
+    source: HostedPartition, letters: Sequence[Letter], bytes_max: int
+) -> tuple[Sequence[Letter], Mapping[int, Record]]:
+    """The first letters, and those of their records that are in the log. Stops when the records
+    fill a batch. A record that was deleted or cannot be read is only named. Raises KafkaError while
+    a damaged batch is being repaired."""
+    wanted = {each.offset for each in letters}
+    found: dict[int, Record] = {}
+    end, size, committed = -1, 0, source.partition.high_watermark
+    for at, letter in enumerate(letters):
+        # `end`: of the batch that was read last.
+        if letter.offset < end:
+            continue
+        if size >= bytes_max:
+            return letters[:at], found
+        end = letter.offset + 1
+        try:
+            for buffer in source.log.read(
+                letter.offset, 1, end_offset=committed, at_least_one=True
+            ):
+                data = memoryview(buffer)
+                for pos, header in iter_batches(data):
+                    end = max(end, header.end_offset)
+                    for record in read_records(data[pos : pos + header.size_bytes]):
+                        if record.offset in wanted:
+                            found[record.offset] = record
+                            size += len(record.key or b"") + len(record.value or b"")
+        except (KafkaError, CorruptData) as error:
+            if source.may_be_repaired(letter.offset):
+                raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
+    return letters, found
+
+
+def _append(
+    ctx: Context,
+    tp: TopicPartition,
+    batch: bytearray,
+    now_ms: int,
+    heard: Callable[[KafkaError | None], None],
+) -> None:
+    """Append to the partition, which is led here."""
+    view = memoryview(batch)
+    try:
+        hosted = ctx.hosted_partition(tp.topic, tp.partition)
+        hosted.partition.check_serves()
+        base_offset, _ = append_built_batch(ctx, tp, hosted, view, ACKS_ALL, now_ms)
+    except KafkaError as error:
+        heard(error)
+        return
+    appended = Appended(ctx, tp, hosted, base_offset + last_offset_delta(view) + 1, heard)
+    if not appended.decide():
+        deadline_ms = ctx.clock.monotonic_ms() + WRITE_TIMEOUT_MS
+        _AwaitLetters([appended], deadline_ms, lambda: None).park(ctx.parked)
+
+
+class _AwaitLetters(AwaitEach):
+    """The share partition needs the result, whichever client's request led to the write."""
+
+    __slots__ = ()
+
+    outlives_client = True
+
+
+def _send(
+    ctx: Context,
+    tp: TopicPartition,
+    leader: int,
+    batch: bytearray,
+    heard: Callable[[KafkaError | None], None],
+) -> None:
+    """Send to the partition's leader, as a producer does."""
+    ask = ctx.ports.forward
+    if leader < 0 or ask is None:
+        heard(KafkaError(ErrorCode.leader_not_available, f"{tp} has no leader"))
+        return
+    part = ProducePartition(tp.partition, memoryview(batch))
+    topic = ProduceTopic(tp.topic, ctx.image.topics[tp.topic].topic_id, (part,))
+    request = ProduceRequest(None, ACKS_ALL, WRITE_TIMEOUT_MS, (topic,))
+
+    def answered(answer: Any | None) -> None:
+        if answer is None:
+            heard(KafkaError(ErrorCode.network_exception, f"broker {leader} did not answer"))
+            return
+        result = answer.topics[0].partitions[0]
+        code = ErrorCode(result.error_code)
+        heard(None if code is ErrorCode.none else KafkaError(code, result.error_message or ""))
+
+    deadline_ms = ctx.clock.monotonic_ms() + 2 * WRITE_TIMEOUT_MS
+    ask(leader, apis.PRODUCE, request, deadline_ms, answered)
