@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
+from pipelines.sinks.delta_log import lines_of
+
 RECENT = 10
 """Entries that an earlier writer may have left without a sync when it was killed."""
 
@@ -25,7 +27,7 @@ def sync_commits(folder: Path, versions: Iterable[int]) -> None:
     for version in versions:
         with suppress(FileNotFoundError):
             entry = log / f"{version:020d}.json"
-            for name in _added(entry.read_text()):
+            for name in _added(entry.read_text(encoding="utf-8")):
                 with suppress(FileNotFoundError):
                     _sync(folder / name)
             _sync(entry)
@@ -36,7 +38,7 @@ def sync_commits(folder: Path, versions: Iterable[int]) -> None:
 
 
 def _added(text: str) -> Iterator[str]:
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.startswith('{"add"'):
             yield unquote(json.loads(line)["add"]["path"])
 

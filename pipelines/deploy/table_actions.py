@@ -167,8 +167,10 @@ class Replacement:
     mark: str
 
     def lines(self, live: TableState, then: TableState) -> str:
-        """The commit file that turns `live` into `then`: every action, a line each."""
-        return "".join(json.dumps(each) + "\n" for each in self._actions(live, then))
+        """The commit file that turns `live` into `then`: every action, a line each. Characters are
+        as they are, because delta-rs decodes some escapes wrongly (`parquet_statistics.py`)."""
+        actions = self._actions(live, then)
+        return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in actions)
 
     def _actions(self, live: TableState, then: TableState) -> Iterator[Action]:
         """Transactions are not taken back: Delta skips a number that was there before."""

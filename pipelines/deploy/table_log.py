@@ -20,7 +20,7 @@ from pipelines.base.errors import RunError
 from pipelines.deploy.table_actions import TableState, files_to_copy
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.exactly_once.other_chains import ChainName
-from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
+from pipelines.sinks.delta_log import DeltaLogReader, LogEntry, lines_of
 from pipelines.storage.files import FolderFiles
 
 _DRAFT = ".deploy.tmp"
@@ -85,11 +85,11 @@ class TableLog:
             state = TableState(version=newest).with_actions(newest, self._rows(newest))
         for at in range(state.version + 1, last + 1):
             try:
-                text = (self._folder / f"{at:020d}.json").read_text()
+                text = (self._folder / f"{at:020d}.json").read_text(encoding="utf-8")
             except FileNotFoundError:
                 what = f"{self.path}: version {last} cannot be read: the log lacks version {at}"
                 raise RunError(what) from None
-            actions = (json.loads(line) for line in text.splitlines() if line.strip())
+            actions = (json.loads(line) for line in lines_of(text))
             state = state.with_actions(at, actions)
         return state
 
@@ -131,7 +131,7 @@ class TableLog:
         self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / f"{version:020d}.json"
         draft = _draft_of(target)
-        with draft.open("w") as file:
+        with draft.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -142,7 +142,7 @@ class TableLog:
         finally:
             draft.unlink()
         # Spark's own check of a folder on this machine is not atomic: see what the version has.
-        return target.read_text() == text
+        return target.read_text(encoding="utf-8") == text
 
 
 def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:

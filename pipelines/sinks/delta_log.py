@@ -211,11 +211,17 @@ class DeltaLogReader:
         return 0
 
 
+def lines_of(text: str) -> Iterator[str]:
+    """The actions of a commit file. Only a line feed ends one: a text in it may have U+2028, which
+    `splitlines` takes for the end of a line."""
+    return (line for line in text.split("\n") if line.strip())
+
+
 def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
     """Parse the two relevant actions; a commit file may have thousands of others."""
     info: Mapping[str, Any] = {}
     txns: dict[str, int] = {}
-    for line in text.splitlines():
+    for line in lines_of(text):
         if '"commitInfo"' in line[:16]:
             info = json.loads(line)["commitInfo"]
         elif '"txn"' in line[:10]:

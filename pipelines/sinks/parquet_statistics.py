@@ -335,8 +335,11 @@ def _millis(at: datetime) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON with decimals as numbers, with all their digits."""
+    """JSON with decimals as numbers, with all their digits, and with characters as they are: Arrow,
+    by which delta-rs reads the log, decodes the escapes of many characters after U+FFFF wrongly."""
     if isinstance(value, Mapping):
-        parts = ", ".join(f"{json.dumps(name)}: {_json(each)}" for name, each in value.items())
+        parts = ", ".join(f"{_json(name)}: {_json(each)}" for name, each in value.items())
         return f"{{{parts}}}"
-    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value, ensure_ascii=False)

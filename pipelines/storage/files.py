@@ -37,7 +37,7 @@ class FolderFiles:
     def read_text(self, path: str) -> str | None:
         """The text; None if there is no such file."""
         try:
-            return Path(path).read_text()
+            return Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
 
@@ -54,7 +54,7 @@ class FolderFiles:
         Path(path).unlink()
 
     def write_text(self, path: str, text: str) -> None:
-        Path(path).write_text(text)
+        Path(path).write_text(text, encoding="utf-8")
 
 
 class ObjectFiles:

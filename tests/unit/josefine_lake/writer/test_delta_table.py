@@ -38,9 +38,9 @@ def closed(path: Path, run: str) -> ChainedTable:
     return table
 
 
-def commit(table: ChainedTable, number: int) -> None:
+def commit(table: ChainedTable, number: int, text: str = "a") -> None:
     file = DataFile(table.folder, SCHEMA)
-    file.add(pa.RecordBatch.from_pydict({"n": [number], "text": ["a"]}, schema=SCHEMA))
+    file.add(pa.RecordBatch.from_pydict({"n": [number], "text": [text]}, schema=SCHEMA))
     ends = TopicOffsets(ends={TP: number}, topic_ids={"t": "1"})
     made = Commit(start={TP: number - 1}, end=ends, txn_version=number)
     table.commit([file.close(0)], made, SCHEMA, {}, lambda place: None)
@@ -80,7 +80,7 @@ def test_commits_are_synced_with_their_files_before_anybody_hears_of_them(
 
     table = opened(folder)
     commit(table, 1)
-    commit(table, 2)
+    commit(table, 2, "a\u2028")  # which ends no line of the log
     assert not unsynced()
     table.compact(1 << 20)
     assert str(log / f"{3:020d}.json") in unsynced()

@@ -6,6 +6,7 @@ import json
 import threading
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
@@ -46,6 +47,21 @@ def test_a_swap_is_one_commit_with_the_rows_and_the_offsets_of_the_shadow(tables
     assert mark_of(tip.said).before == before + 1
     append(live, range(30, 35), "new")
     assert len(rows(live)) == 35
+
+
+def test_texts_in_the_log_may_have_any_character(tmp_path):
+    """U+2028 ends no action, and the bounds of a file are read as they were written."""
+    live, shadow = tmp_path / "lake", tmp_path / "lake__shadow_d1"
+    kinds = "old\u2028", "\u0085new\U00020bb7"
+    for path, kind in zip((live, shadow), kinds, strict=True):
+        filled(path, kind, 10)
+
+    swapped(live, shadow)
+
+    found = DeltaTable(str(live)).to_pyarrow_dataset().to_table(filter=ds.field("kind") == kinds[1])
+    assert found.num_rows == len(rows(live)) == 10
+    assert rollback(log_at(live), "new-print", committer()) is not None
+    assert rows(live) == [(n, kinds[0]) for n in range(10)]
 
 
 def test_the_files_of_the_shadow_stay_when_it_is_removed(tables):

@@ -175,3 +175,16 @@ def test_a_commit_of_many_files_is_read_for_its_two_actions():
 
     assert (entry.reached(), entry.txn_version) == (tip(10, 7).reached, 7)
     assert entry.metrics == {"numOutputRows": 3}
+
+
+def test_a_text_with_a_line_separator_is_part_of_its_action():
+    """As the predicate of a DELETE may have it: JSON escapes none of these characters."""
+    info = {"operation": "DELETE", "operationParameters": {"predicate": "k = 'a\u2028b\u0085'"}}
+    txn = {"appId": OURS, "version": 4}
+    text = "\n".join(
+        json.dumps(each, ensure_ascii=False) for each in ({"commitInfo": info}, {"txn": txn})
+    )
+
+    entry = parse_entry(3, text, OURS)
+
+    assert (entry.operation, entry.txn_version) == ("DELETE", 4)

@@ -6,10 +6,15 @@ import io
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction
 
 from pipelines.sinks.parquet_statistics import TEXT_MAX, statistics, unseen_in
 
@@ -46,6 +51,24 @@ def test_the_upper_bound_of_a_cut_text_is_above_it():
     assert top > f"{long}\U0001f600"
     assert bounds([f"{long}\U0010ffff\U0010ffff"]) == (None, None)
     assert bounds(["é" * TEXT_MAX]) == ("é" * TEXT_MAX, "é" * TEXT_MAX)
+
+
+@pytest.mark.parametrize("text", ["\U00020bb7", "\U0010ffff", "x" * 40, "é", 'a"b\\c\x00'])
+def test_text_of_any_plane_is_found_by_its_bounds(text: str, tmp_path: Path):
+    """delta-rs reads the escape of U+20BB7 as U+10BB7."""
+    schema = pa.schema([("v", pa.string())])
+    DeltaTable.create(tmp_path, Schema.from_arrow(schema))
+    file = tmp_path / "one.parquet"
+    pq.write_table(pa.table({"v": [text]}), file)
+    footer = pq.read_metadata(file)
+    stats = statistics(footer, 32, unseen_in(file, footer, 32))
+    table = DeltaTable(tmp_path)
+    add = AddAction("one.parquet", file.stat().st_size, {}, 0, True, stats)
+    table.create_write_transaction([add], "append", table.schema())
+
+    rows = DeltaTable(tmp_path).to_pyarrow_dataset().to_table(filter=ds.field("v") >= text)
+
+    assert rows.num_rows == 1
 
 
 def test_times_have_milliseconds_of_utc_and_the_upper_bound_is_rounded_up():
