@@ -282,7 +282,9 @@ class ReplicaFetcher:
 
     def wake_at_ms(self) -> int | None:
         """When the next paused partition is due."""
-        return min((copy.retry_at_ms for copy in self._paused.values()), default=None)
+        if not self._paused:
+            return None
+        return min(copy.retry_at_ms for copy in self._paused.values())
 
     def wants_request(self, now_ms: int) -> bool:
         """Whether `request` has something to send now."""
@@ -415,7 +417,10 @@ def _topics(copies: list[Copy], bytes_max: int) -> tuple[FetchTopic, ...]:
         topic_id, index = copy.key
         place = copy.fetch_offset, copy.last_fetched_epoch, copy.log_start_offset
         fields = index, copy.leader_epoch, *place, bytes_max, None, NO_HIGH_WATERMARK
-        by_topic.setdefault(topic_id, []).append(_new(FetchPartition, fields))
+        part = _new(FetchPartition, fields)
+        if len(copies) == 1:  # mostly, where acks=all waits: without the hash of an id
+            return (_new(FetchTopic, ("", topic_id, (part,))),)
+        by_topic.setdefault(topic_id, []).append(part)
     return tuple(
         _new(FetchTopic, ("", topic_id, tuple(parts))) for topic_id, parts in by_topic.items()
     )

@@ -69,7 +69,9 @@ def hear(ctx: Context, fetcher: ReplicaFetcher, number: int, response: FetchResp
         if name is None or hosted is None or hosted.partition.is_leader:
             fetcher.fail(copy.key, now_ms)
             continue
-        _follow(ctx, fetcher, TopicPartition(name, index), hosted, copy, answer)
+        # Like TopicPartition(...), whose generated constructor costs twice as much.
+        tp = tuple.__new__(TopicPartition, (name, index))
+        _follow(ctx, fetcher, tp, hosted, copy, answer, now_ms)
     if was_lost and fetcher.lost_at_ms is None:
         ctx.parked.wake_for_brokers(now_ms)
 
@@ -81,9 +83,9 @@ def _follow(
     hosted: HostedPartition,
     copy: Copy,
     answer: FetchPartitionResponse,
+    now_ms: int,
 ) -> None:
     """Apply the answer for one partition, and note what to fetch next."""
-    now_ms = ctx.clock.monotonic_ms()
     partition, its_log = hosted.partition, hosted.log
     # After an exception the copy does not move: the next fetch acknowledges only what is here.
     moved, size = False, 0
@@ -110,7 +112,8 @@ def _follow(
             # It has asked where to cut its log. Not all of its epochs are known, so a log that
             # differs may look the same: nothing is appended, or known to be committed.
             fetcher.pause(copy.key, now_ms + HALT_MS)
-        moved |= _follow_start(hosted, answer.log_start_offset)
+        if answer.log_start_offset > its_log.log_start_offset:
+            moved |= _follow_start(hosted, answer.log_start_offset)
     except (KafkaError, CorruptData) as error:
         note_limit(ctx, tp, hosted, error)
         _complain(ctx, tp, str(error))

@@ -16,7 +16,8 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import INTERNAL_TOPICS
 from josefine_broker.engine.metadata.log_config import TimestampType
-from josefine_broker.engine.partition.partition import ACKS_ALL, ReplicaState
+from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.partition.replica_role import ReplicaState
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.committing import AwaitTogether
 from josefine_broker.engine.replicas.leading import note_appended, wake_followers

@@ -29,6 +29,7 @@ from josefine_broker.host.net.late_answers import (
     Releasing,
 )
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest
+from josefine_broker.wire.apis import PRODUCE
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,8 @@ class ProduceTurn:
 
     def stage(self, frame: memoryview, connection: Staging) -> bool:
         """Take a request that is plain; False: the dispatcher must serve it."""
+        if len(frame) < 2 or frame[1] or frame[0] != PRODUCE:
+            return False
         request = self._plain.parse(frame)
         if request is None:
             parts = self._plain.parse_parts(frame)

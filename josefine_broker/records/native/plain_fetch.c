@@ -122,49 +122,35 @@ static void read_partition(Rest *rest, Plain *out, Part *part)
         must8(rest, 0); /* tags */
 }
 
-/* The partitions that leave the session (KIP-227). */
-static void read_forgotten(Rest *rest, Plain *out)
+/* A partition that leaves the session (KIP-227). */
+static void read_forgotten(Rest *rest, Plain *out, Part *part)
 {
-    int is_flexible = out->version >= FLEXIBLE_SINCE;
-    int topics = take_count(rest, is_flexible);
-    for (int topic = 0; topic < topics && rest->at != NULL; topic++) {
-        Part named = {0};
-        read_name(rest, out, &named);
-        int count = take_count(rest, is_flexible);
-        if (count < 1 || count > PARTS_MAX - out->forgotten_count) {
-            rest->at = NULL;
-            return;
-        }
-        for (int n = 0; n < count; n++) {
-            Part *part = &out->forgotten[out->forgotten_count++];
-            *part = named;
-            part->index = take32(rest);
-        }
-        if (is_flexible)
-            must8(rest, 0);
-    }
+    (void)out;
+    part->index = take32(rest);
 }
 
-static void read_topics(Rest *rest, Plain *out)
+/* The topics of a list, of whose partitions `read` reads the fields; returns how many there are. */
+static int read_topics(Rest *rest, Plain *out, Part *parts,
+                       void (*read)(Rest *rest, Plain *out, Part *part))
 {
-    int is_flexible = out->version >= FLEXIBLE_SINCE;
+    int is_flexible = out->version >= FLEXIBLE_SINCE, found = 0;
     int topics = take_count(rest, is_flexible);
     for (int topic = 0; topic < topics && rest->at != NULL; topic++) {
         Part named = {0};
         read_name(rest, out, &named);
         int count = take_count(rest, is_flexible);
-        if (count < 1 || count > PARTS_MAX - out->count) {
+        if (count < 1 || count > PARTS_MAX - found) {
             rest->at = NULL;
-            return;
+            break;
         }
         for (int n = 0; n < count; n++) {
-            Part *part = &out->parts[out->count++];
-            *part = named;
-            read_partition(rest, out, part);
+            parts[found] = named;
+            read(rest, out, &parts[found++]);
         }
         if (is_flexible)
             must8(rest, 0);
     }
+    return found;
 }
 
 /* 1 where the body is plain and fills the rest of the frame. */
@@ -179,9 +165,10 @@ static int read_body(Rest *rest, Plain *out)
     out->isolation = *take(rest, 1);
     out->session_id = out->version >= SESSION_SINCE ? take32(rest) : 0;
     out->session_epoch = out->version >= SESSION_SINCE ? take32(rest) : -1;
-    read_topics(rest, out);
+    out->count = read_topics(rest, out, out->parts, read_partition);
+    out->forgotten_count = 0;
     if (out->version >= SESSION_SINCE)
-        read_forgotten(rest, out);
+        out->forgotten_count = read_topics(rest, out, out->forgotten, read_forgotten);
     if (is_flexible) {
         must8(rest, 1); /* no rack, no tags */
         must8(rest, 0);
@@ -212,7 +199,7 @@ static int read_frame(const uint8_t *frame, ptrdiff_t size, Plain *out)
         return 0;
     if (out->version >= FLEXIBLE_SINCE)
         must8(&rest, 0); /* tagged fields */
-    out->count = out->forgotten_count = out->has_follower_fields = 0;
+    out->has_follower_fields = 0;
     return read_body(&rest, out);
 }
 
