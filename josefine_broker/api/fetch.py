@@ -309,7 +309,10 @@ def _read(
     size = 0
     bytes_max = part.max_bytes if part.max_bytes < room else room
     if offset < end and (at_least_one or bytes_max > 0):
-        records = read_or_wait(hosted, offset, bytes_max, end, at_least_one=at_least_one)
+        is_consumer = replica_id != DEBUG_REPLICA_ID
+        records = read_or_wait(
+            hosted, offset, bytes_max, end, at_least_one=at_least_one, is_consumer=is_consumer
+        )
         for buffer in records:
             size += len(buffer)
         # Another replica waits for what may come back, but not for what a power failure took.

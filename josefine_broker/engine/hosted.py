@@ -14,6 +14,7 @@ from josefine_broker.engine.metadata.topic_config import TopicSettings
 from josefine_broker.engine.partition.catch_up import CatchUp
 from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.refusals import EarlyRefusals
+from josefine_broker.engine.partition.repair.substitutes import Substitutes
 from josefine_broker.engine.partition.replica_fetch import ReplicaFetchers
 from josefine_broker.engine.partition.replication import IsrChanges
 from josefine_broker.engine.traffic import Traffic, TrafficTable
@@ -131,6 +132,9 @@ class HostedPartition:
     `engine/replicas/catching_up.py`."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offset ranges that no replica has intact. Written by `engine/replicas/repair/repairs.py`."""
+    substitutes: Substitutes | None = None
+    """What consumers get instead of damaged batches, since one has met some. Written by
+    `engine/replicas/repair/repairs.py`."""
     lost_from: int = NOWHERE
     """From this offset on a power failure may have taken records from the log."""
     served_by: tuple[int, LeaderEpoch] | None = None
@@ -161,6 +165,15 @@ class HostedPartition:
         if has_ours:
             return self.is_served_by(replica)
         return self.partition.leader in (replica, own_id)
+
+    def substitute(
+        self, offset: int, bytes_max: int, end_offset: int, *, at_least_one: bool
+    ) -> Sequence[Buffer]:
+        """What another replica has sent of a damaged range; None: it is asked for."""
+        epoch, its = self.partition.leader_epoch, self.substitutes
+        if its is None or its.leader_epoch != epoch:
+            its = self.substitutes = Substitutes(epoch)
+        return its.read(offset, bytes_max, end_offset, at_least_one=at_least_one)
 
     def may_be_repaired(self, offset: int) -> bool:
         """Whether a damaged batch with this offset may come back from another replica."""

@@ -153,15 +153,24 @@ def read_for_follower(
 
 
 def read_or_wait(
-    hosted: HostedPartition, offset: int, bytes_max: int, end: int, *, at_least_one: bool
+    hosted: HostedPartition,
+    offset: int,
+    bytes_max: int,
+    end: int,
+    *,
+    at_least_one: bool,
+    is_consumer: bool = False,
 ) -> Sequence[Buffer]:
-    """Batches from `offset`. None while a damaged one is repaired from another replica: an error
-    would end many consumers, so their fetch waits as for new records. Raises KafkaError."""
+    """Batches from `offset`. While a damaged one is repaired, a consumer gets that of another
+    replica as soon as it is here, and until then none: an error would end many consumers, so their
+    fetch waits as for new records. Raises KafkaError."""
     try:
         return hosted.log.read(offset, bytes_max, end_offset=end, at_least_one=at_least_one)
     except KafkaError as error:
         if error.code is ErrorCode.corrupt_message and hosted.may_be_repaired(offset):
-            return ()
+            if not is_consumer:
+                return ()
+            return hosted.substitute(offset, bytes_max, end, at_least_one=at_least_one)
         raise
 
 

@@ -41,6 +41,7 @@ from josefine_broker.engine.replicas.repair.cuts import (
 )
 from josefine_broker.engine.replicas.repair.deleted_records import follows_deletion, note_refusal
 from josefine_broker.engine.replicas.repair.repaired_log import replay_repaired
+from josefine_broker.engine.replicas.repair.substitute_reads import ask_for_substitutes
 from josefine_broker.engine.replicas.repair.work import RepairCounters, RepairWork
 from josefine_broker.engine.replicas.replica_reads import (
     ANSWER_MS,
@@ -109,6 +110,8 @@ class Repairs:
             elif running < RUNNING_MAX:
                 running += 1
                 self._begin(each, now_ms)
+        for each in list(self._open.values()):  # a repair takes long where its segment is large
+            ask_for_substitutes(self._ctx, each.tp, each.hosted)
 
     def accept_loss(self, tp: TopicPartition) -> list[tuple[int, int]]:
         """The operator gives up what no replica has; returns the offset ranges. Only the leader
@@ -166,6 +169,7 @@ class Repairs:
     def _end(self, work: RepairWork) -> None:
         """The repair is over: its segment was replaced, or is gone."""
         self._close(work)
+        work.hosted.substitutes = None
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
         self._note_lost(work)
 
