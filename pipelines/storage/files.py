@@ -1,4 +1,4 @@
-"""The few file operations on logs and checkpoints: on this machine, and in S3 through pyarrow.
+"""The few file operations on logs and checkpoints: on this machine, and in stores through pyarrow.
 
 Both satisfy `delta_log.Files` and `checkpoint.Files`. `ObjectFiles` raises StorageError where
 pyarrow would report a missing bucket as an empty folder.
@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pipelines.storage.s3 import S3Location, StorageError, no_bucket, why_failed
+from pipelines.storage.location import Location, StorageError, no_bucket, why_failed
 
 if TYPE_CHECKING:
-    from pyarrow.fs import S3FileSystem
+    from pyarrow.fs import FileSystem
 
 
 class Files(Protocol):
@@ -60,7 +60,7 @@ class FolderFiles:
 class ObjectFiles:
     """Files of one bucket, by URI. Mutable: whether the bucket was seen."""
 
-    def __init__(self, system: S3FileSystem, at: S3Location) -> None:
+    def __init__(self, system: FileSystem, at: Location) -> None:
         self._system = system
         self._at = at
         self._seen = False
@@ -127,5 +127,6 @@ class ObjectFiles:
 
 
 def _key(uri: str) -> str:
-    """`bucket/key`, as pyarrow takes it."""
-    return uri.partition("://")[2]
+    """`bucket/key`, as pyarrow takes it. Azure's authority is `container@host`."""
+    authority, _, key = uri.partition("://")[2].partition("/")
+    return f"{authority.partition('@')[0]}/{key}"
