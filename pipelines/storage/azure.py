@@ -67,7 +67,7 @@ _CAUSES: Causes = (
     ),
     (
         r"[Cc]onnection refused|[Cc]ould ?n[o']t (connect|resolve)|Fail to get a new connection",
-        "{where} does not answer; correct the account in the path",
+        "{where} does not answer; correct the account in the path, or AZURE_STORAGE_ENDPOINT",
     ),
 )
 

@@ -39,6 +39,10 @@ class GoogleLocation(Location):
         return self.endpoint or "Google Cloud Storage"
 
     @property
+    def lists_folders(self) -> bool:
+        return False
+
+    @property
     def causes(self) -> Causes:
         return _CAUSES
 

@@ -34,6 +34,11 @@ class Location:
         raise NotImplementedError
 
     @property
+    def lists_folders(self) -> bool:
+        """Whether pyarrow lists the folders in a folder that no marker object names."""
+        return True
+
+    @property
     def causes(self) -> Causes:
         """The known errors of the store's libraries."""
         raise NotImplementedError
