@@ -100,7 +100,8 @@ def test_a_killed_run_into_a_failing_store_continues_with_each_row_once(
         made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
         assert made.code == 0, made.err
 
-        assert run(file, bucket, fail=place).returncode < 0, "it was to die by a signal"
+        killed = run(file, bucket, fail=place)
+        assert killed.returncode in (137, -9), killed.stderr
         if checkpoint == "deleted":
             store.system.delete_dir(f"{bucket}/checkpoints")
         said = []
