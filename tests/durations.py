@@ -43,6 +43,7 @@ LONG: Mapping[str, str] = {
             _PIPELINES + "test_kill.py",
             _PIPELINES + "test_local_sources.py::test_a_rate_goes_on_where_the_table_ends",
             _PIPELINES + "test_losses.py::test_lost_records_stop_the_run_and_are_recorded_once",
+            _PIPELINES + "test_object_store_kills.py",
             _PIPELINES + "test_replay.py::test_letters_come_in_once_after_a_fix_whatever_is_killed",
             _PIPELINES + "test_scd2.py::test_a_history_that_dies_and_loses_its_checkpoint",
             _PIPELINES + "test_stopping.py::test_a_stop_request_ends_a_run_between_batches",

@@ -36,7 +36,7 @@ from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.model.schema_evolution import other_rows
 from pipelines.storage.folders import Folders
-from pipelines.storage.s3 import StorageError
+from pipelines.storage.location import StorageError
 
 ATTEMPTS_MAX = 5
 """Reads of one log: a producer may register a newer schema during each."""

@@ -27,7 +27,7 @@ from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.commits import Link
 from pipelines.storage.folders import Folders, TableFolder
-from pipelines.storage.s3 import StorageError
+from pipelines.storage.location import StorageError
 
 NOTE_BYTES_MAX = 2_048
 """Of a reason: brokers refuse metadata over 4,096 bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
-from pipelines.config.output_paths import folder, in_s3, local_folder
+from pipelines.config.output_paths import folder, in_store, local_folder
 from pipelines.config.section import Reader
 
 
@@ -45,13 +45,13 @@ def _prometheus(reader: Reader) -> HostPort | None:
 
 
 def _table(reader: Reader) -> str | None:
-    """A local folder or one in S3: the table is written without Spark, which alone resolves names
-    of a catalog."""
+    """A local folder or one in a store: the table is written without Spark, which alone resolves
+    names of a catalog."""
     text = reader.text("table") if reader.has("table") else None
     if text is None:
         return None
     given = folder(text)
-    if in_s3(given):
+    if in_store(given):
         return given
     local = local_folder(given)
     if "/" not in text or local is None:

@@ -29,6 +29,7 @@ class _Table:
 
 
 S3_SCHEMES = ("s3", "s3a")
+STORE_SCHEMES = (*S3_SCHEMES, "abfs", "abfss", "gs")
 NO_HOME = "`~` is not expanded: expected a path, such as ${HOME}/lake"
 
 
@@ -42,9 +43,19 @@ def local_folder(path: str) -> str | None:
     return None if "://" in path and not path.startswith("file:") else _comparable(path)
 
 
+def scheme_of(path: str) -> str:
+    """The scheme of a URI; "" for a plain path."""
+    return path.partition("://")[0] if "://" in path else ""
+
+
 def in_s3(path: str) -> bool:
     """Whether a path is a URI of S3, in the scheme of AWS's tools or of Hadoop's."""
-    return path.partition("://")[0] in S3_SCHEMES and "://" in path
+    return scheme_of(path) in S3_SCHEMES
+
+
+def in_store(path: str) -> bool:
+    """Whether a path is in an object store that this program knows."""
+    return scheme_of(path) in STORE_SCHEMES
 
 
 def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:

@@ -20,7 +20,7 @@ from pipelines.formats.decode import UNREADABLE_REASON
 from pipelines.inspect.writable_folders import table_folder
 from pipelines.model.pipeline import Pipeline
 from pipelines.storage.folders import TableFolder
-from pipelines.storage.s3 import StorageError, why_failed
+from pipelines.storage.location import StorageError, why_failed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,7 +29,7 @@ from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import LOOK_TIMEOUT_MS
 from pipelines.sources.kinds import ANY_KIND
 from pipelines.storage.folders import TableFolder
-from pipelines.storage.s3 import StorageError
+from pipelines.storage.location import StorageError
 
 if TYPE_CHECKING:
     from josefine_broker.client.cluster import TopicMetadata

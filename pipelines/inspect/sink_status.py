@@ -33,7 +33,7 @@ from pipelines.sinks.target import Seen
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import Topics, topics_beside, topics_together
 from pipelines.storage.folders import Folders, TableFolder
-from pipelines.storage.s3 import StorageError
+from pipelines.storage.location import StorageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipelines.base.errors import SetupError
-from pipelines.config.output_paths import in_s3
+from pipelines.config.output_paths import in_store
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.targets import target_of
 from pipelines.storage.files import FolderFiles
@@ -62,9 +62,9 @@ def local_path(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> str | N
 
 
 def table_folder(pipeline: Pipeline, path: str, env: Mapping[str, str]) -> TableFolder | None:
-    """A path of the file, on this machine or in S3; None if only Spark reaches it. Raises
+    """A path of the file, on this machine or in a store; None if only Spark reaches it. Raises
     StorageError."""
-    if in_s3(path):
+    if in_store(path):
         return Folders(pipeline.conf, env).open(path)
     local = local_path(pipeline, path, env)
     return None if local is None else TableFolder(path=local, files=FolderFiles())

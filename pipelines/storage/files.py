@@ -1,4 +1,4 @@
-"""The few file operations on logs and checkpoints: on this machine, and in S3 through pyarrow.
+"""The few file operations on logs and checkpoints: on this machine, and in stores through pyarrow.
 
 Both satisfy `delta_log.Files` and `checkpoint.Files`. `ObjectFiles` raises StorageError where
 pyarrow would report a missing bucket as an empty folder.
@@ -7,14 +7,14 @@ pyarrow would report a missing bucket as an empty folder.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pipelines.storage.s3 import S3Location, StorageError, no_bucket, why_failed
+from pipelines.storage.location import Location, StorageError, no_bucket, why_failed
 
 if TYPE_CHECKING:
-    from pyarrow.fs import S3FileSystem
+    from pyarrow.fs import FileSystem
 
 
 class Files(Protocol):
@@ -60,7 +60,7 @@ class FolderFiles:
 class ObjectFiles:
     """Files of one bucket, by URI. Mutable: whether the bucket was seen."""
 
-    def __init__(self, system: S3FileSystem, at: S3Location) -> None:
+    def __init__(self, system: FileSystem, at: Location) -> None:
         self._system = system
         self._at = at
         self._seen = False
@@ -80,11 +80,14 @@ class ObjectFiles:
         from pyarrow.fs import FileSelector
 
         with self._in_one_sentence():
-            found = self._system.get_file_info(FileSelector(_key(folder), allow_not_found=True))
+            key = _key(folder)
+            deep = not self._at.lists_folders
+            selector = FileSelector(key, allow_not_found=True, recursive=deep)
+            found = self._system.get_file_info(selector)
             if not found and not self._seen:
                 self._refuse_no_bucket()
             self._seen = True
-        return sorted(each.base_name for each in found)
+        return sorted({each.path.removeprefix(f"{key}/").partition("/")[0] for each in found})
 
     def rename(self, path: str, new_path: str) -> None:
         """Rename a folder: a copy of each object, then their deletion. A crash between leaves both,
@@ -99,7 +102,9 @@ class ObjectFiles:
                 self._system.copy_file(key, new + key.removeprefix(old))
             for key in sorted(key for key in keys if "/offsets/" in key):
                 self._system.delete_file(key)
-            self._system.delete_dir(old)  # with the markers of empty folders that pyarrow makes
+            # With the markers of empty folders that pyarrow makes; in Google's store it misses one.
+            with suppress(FileNotFoundError):
+                self._system.delete_dir(old)
 
     def remove(self, path: str) -> None:
         with self._in_one_sentence():
@@ -127,5 +132,6 @@ class ObjectFiles:
 
 
 def _key(uri: str) -> str:
-    """`bucket/key`, as pyarrow takes it."""
-    return uri.partition("://")[2]
+    """`bucket/key`, as pyarrow takes it. Azure's authority is `container@host`."""
+    authority, _, key = uri.partition("://")[2].partition("/")
+    return f"{authority.partition('@')[0]}/{key}"

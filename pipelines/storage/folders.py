@@ -5,35 +5,31 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from josefine_broker.base.install_commands import not_installed
-from pipelines.config.output_paths import in_s3, local_folder
+from pipelines.config.output_paths import local_folder, scheme_of
+from pipelines.storage import azure, google, s3
+from pipelines.storage.azure import AzureLocation, azure_location
 from pipelines.storage.files import Files, FolderFiles, ObjectFiles
-from pipelines.storage.s3 import (
-    ATTEMPTS_MAX,
-    S3Location,
-    StorageError,
-    arrow_arguments,
-    delta_options,
-    s3_location,
-    why_failed,
-)
+from pipelines.storage.google import GoogleLocation, google_location
+from pipelines.storage.location import ATTEMPTS_MAX, Location, StorageError, why_failed
+from pipelines.storage.s3 import S3Location, s3_location
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem, S3FileSystem
+    from pyarrow.fs import FileSystem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFolder:
     """A folder: `path` as `files` and delta-rs take it, `options` for delta-rs. `at`: its place in
-    S3, None on this machine."""
+    a store, None on this machine."""
 
     path: str
     files: Files
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    at: S3Location | None = None
-    system: S3FileSystem | None = field(default=None, repr=False)
+    at: Location | None = None
+    system: FileSystem | None = field(default=None, repr=False)
 
     def arrow(self) -> FileSystem:
         """Arrow's own file system below this folder: one of Python may abort the process at its
@@ -67,39 +63,74 @@ class Folders:
         """`conf`: the settings of `spark.conf`, with their secrets."""
         self._conf = conf
         self._env = env
-        self._systems: dict[str, tuple[S3FileSystem, str]] = {}
+        self._systems: dict[tuple[str, str, str], _System] = {}
 
     def open(self, path: str) -> TableFolder | None:
-        """A folder of this machine or in S3; None if only Spark reaches it. Raises StorageError."""
-        if not in_s3(path):
+        """A folder of this machine or in a store; None if only Spark reaches it. Raises
+        StorageError."""
+        kind = _KINDS.get(scheme_of(path))
+        if kind is None:
             return open_local(path)
-        at = s3_location(path, self._conf, self._env)
+        at = kind.locate(path, self._conf, self._env)
         if at is None:
             return None
-        if at.bucket not in self._systems:
-            self._systems[at.bucket] = _system(at)
-        system, region = self._systems[at.bucket]
-        at = replace(at, region=region)
-        return TableFolder(
-            path=at.uri,
-            files=ObjectFiles(system, at),
-            options=delta_options(at),
-            at=at,
-            system=system,
-        )
+        name = (at.where, at.bucket, scheme_of(path))
+        if name not in self._systems:
+            self._systems[name] = _opened(kind, at)
+        system, options = self._systems[name]
+        files = ObjectFiles(system, at)
+        return TableFolder(path=at.uri, files=files, options=options, at=at, system=system)
 
 
-def _system(at: S3Location) -> tuple[S3FileSystem, str]:
-    """(the file system of a bucket, its region)."""
+_System = tuple["FileSystem", Mapping[str, str]]
+"""pyarrow's file system of a bucket, and delta-rs' storage options."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of store. `locate`: None if only Spark can be the user of the settings."""
+
+    locate: Callable[[str, Mapping[str, str], Mapping[str, str]], Location | None]
+    open: Callable[[Any], _System]
+
+
+def _opened(kind: _Kind, at: Location) -> _System:
     if importlib.util.find_spec("pyarrow") is None:
         raise StorageError(f"{at.uri}: {not_installed('pyarrow')}")
-    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
-
     try:
-        # Only AWS has regions that differ by bucket, and the answer names the bucket's.
-        region = at.region or resolve_s3_region(at.bucket)
-        retries = AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS_MAX)
-        arguments = arrow_arguments(replace(at, region=region))
-        return S3FileSystem(retry_strategy=retries, **arguments), region
+        return kind.open(at)
     except OSError as error:
         raise StorageError(why_failed(at, str(error))) from error
+    except ImportError as error:  # a pyarrow that was built without the store
+        raise StorageError(f"{at.uri}: this pyarrow cannot open it ({error})") from error
+
+
+def _open_s3(at: S3Location) -> _System:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+
+    # Only AWS has regions that differ by bucket, and the answer names the bucket's.
+    at = replace(at, region=at.region or resolve_s3_region(at.bucket))
+    retries = AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS_MAX)
+    return S3FileSystem(retry_strategy=retries, **s3.arrow_arguments(at)), s3.delta_options(at)
+
+
+def _open_azure(at: AzureLocation) -> _System:
+    from pyarrow.fs import AzureFileSystem
+
+    return AzureFileSystem(**azure.arrow_arguments(at)), azure.delta_options(at)
+
+
+def _open_google(at: GoogleLocation) -> _System:
+    from pyarrow.fs import GcsFileSystem
+
+    return GcsFileSystem(**google.arrow_arguments(at)), google.delta_options(at)
+
+
+_S3, _AZURE = _Kind(s3_location, _open_s3), _Kind(azure_location, _open_azure)
+_KINDS: Mapping[str, _Kind] = {
+    "s3": _S3,
+    "s3a": _S3,
+    "abfs": _AZURE,
+    "abfss": _AZURE,
+    "gs": _Kind(google_location, _open_google),
+}

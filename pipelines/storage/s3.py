@@ -13,15 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from pipelines.base.errors import SetupError
+from pipelines.storage.location import (
+    ATTEMPTS_MAX,
+    CONNECT_TIMEOUT_S,
+    Causes,
+    Location,
+    StorageError,
+)
 
 PREFIX = "spark.hadoop.fs.s3a."
 ENDPOINT = f"{PREFIX}endpoint"
 PATH_STYLE = f"{PREFIX}path.style.access"
-
-CONNECT_TIMEOUT_S = 3
-ATTEMPTS_MAX = 4
-"""A person waits: a store drops connections and refuses for a moment (503 SlowDown), not longer."""
 
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _USUAL = (
@@ -41,20 +43,13 @@ _REGION = re.compile(r"s3[.-]([a-z]{2,}(?:-[a-z]+)+-\d)\.amazonaws\.com")
 _CENTRAL = "s3.amazonaws.com"
 
 
-class StorageError(SetupError):
-    """An object store cannot be reached or read; the message is one sentence with the remedy."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Location:
+class S3Location(Location):
     """A folder in a bucket. `endpoint`: a URL, "" for AWS. `region`: "" if nothing names it.
 
     `access_key`: "" for AWS's usual chain. `virtual`: the bucket is part of the host's name.
     """
 
-    uri: str
-    bucket: str
-    key: str
     endpoint: str = ""
     region: str = ""
     access_key: str = field(default="", repr=False)
@@ -65,8 +60,11 @@ class S3Location:
 
     @property
     def where(self) -> str:
-        """The store in messages."""
         return self.endpoint or "AWS"
+
+    @property
+    def causes(self) -> Causes:
+        return _CAUSES
 
 
 def s3_location(path: str, conf: Mapping[str, str], env: Mapping[str, str]) -> S3Location | None:
@@ -145,14 +143,14 @@ def delta_options(at: S3Location) -> dict[str, str]:
     }
 
 
-_CAUSES = (
+_CAUSES: Causes = (
     (
         r"AWS Error SLOW_DOWN|SlowDown|HTTP status 503",
         "{where} asks for fewer requests (503 SlowDown); wait and repeat the command",
     ),
     (
         r"AWS Error NETWORK_CONNECTION",
-        "{where} does not answer; correct `{endpoint}` or start the store",
+        f"{{where}} does not answer; correct `{ENDPOINT}` or start the store",
     ),
     (
         r"AWS Error NO_SUCH_BUCKET|^Bucket '[^']*' not found",
@@ -160,27 +158,11 @@ _CAUSES = (
     ),
     (
         r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|\w*(SIGNATURE|TOKEN)\w*)|HTTP status 403",
-        "{where} refuses the user; correct the keys `{prefix}access.key` and `{prefix}secret.key`, "
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the profile, or give the user the rights "
-        "to list and read bucket `{bucket}`",
+        f"{{where}} refuses the user; correct the keys `{PREFIX}access.key` and "
+        f"`{PREFIX}secret.key`, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the profile, or "
+        "give the user the rights to list and read bucket `{bucket}`",
     ),
 )
-
-
-def why_failed(at: S3Location, error: str) -> str:
-    """One sentence for an error of pyarrow's S3 file system: the path, the cause, the remedy."""
-    for pattern, cause in _CAUSES:
-        if re.search(pattern, error):
-            reason = cause.format(
-                where=at.where, bucket=at.bucket, endpoint=ENDPOINT, prefix=PREFIX
-            )
-            return f"{at.uri}: {reason}"
-    return f"{at.uri}: {at.where} fails: {error.strip().splitlines()[0]}"
-
-
-def no_bucket(at: S3Location) -> str:
-    """The sentence for a bucket that does not exist."""
-    return why_failed(at, "AWS Error NO_SUCH_BUCKET")
 
 
 def _settings(conf: Mapping[str, str], bucket: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """A long proof: one sink fills a table for each topic, exactly once, at the price of one table.
 
 `python -m tests.proofs.many_tables [--small] [--seed N] [--folder FOLDER]
-[--topics N] [--records N] [--kills N]`
+[--topics N] [--records N] [--kills N] [--kill-seconds S]`
 
 One broker has 200 topics with 10,000 records each. A pipeline with `path: tables/{topic}` is killed
 20 times at random moments while it writes, with all of its processes; the checkpoint is deleted
@@ -9,7 +9,8 @@ after half of the kills. Then an undisturbed run reads the rest. Each table must
 once, as a reader that is not Spark finds it. After that the same records are read twice without a
 kill, into a family of tables and into one table: the ratio of their times, by the clock and of
 CPU, and the largest resident memory of the driver with its JVM. `--small`: 8 topics, 200 records
-each, 2 kills.
+each, 2 kills. `--kill-seconds S`: no kill later than that, so that a busy machine comes to an end;
+the result has the number of kills that were.
 """
 
 from __future__ import annotations
@@ -127,17 +128,20 @@ class Proof(Lab):
         return wrong
 
 
-def prove(folder: Path, seed: int, topics: int, records: int, kills: int) -> int:
+def prove(
+    folder: Path, seed: int, topics: int, records: int, kills: int, kill_seconds: float
+) -> int:
     with BrokerProcess(folder / "broker") as broker:
         proof = Proof(folder, broker.bootstrap, seed, topics, records)
         proof.produce()
         rows = max(topics, topics * records // max(2, kills // 2))
         many = proof.file("killed", "tables/{topic}", rows)
-        wrong = []
-        for number in range(kills):
+        wrong, end_s, done = [], time.monotonic() + kill_seconds, 0
+        while done < kills and time.monotonic() < end_s:
             proof.killed(many)
-            print(f"kill {number + 1}: {proof.commits()} commits", flush=True)
-        if kills:
+            done += 1
+            print(f"kill {done}: {proof.commits()} commits", flush=True)
+        if done:
             proof.timed(many)
             wrong = proof.differences("tables")
         every = topics * records
@@ -149,7 +153,7 @@ def prove(folder: Path, seed: int, topics: int, records: int, kills: int) -> int
     ratio = many_s / one_s
     print(
         f"{'NOT EXACT: ' + '; '.join(wrong[:5]) if wrong else 'exact'}: {topics} topics, "
-        f"{records} records each, {kills} kills, seed {seed}; {many_s:.1f} s into {topics} tables, "
+        f"{records} records each, {done} kills, seed {seed}; {many_s:.1f} s into {topics} tables, "
         f"{one_s:.1f} s into one: {ratio:.2f} times (at most {RATIO_MAX}); CPU "
         f"{many_cpu_s:.1f} s and {one_cpu_s:.1f} s: {many_cpu_s / one_cpu_s:.2f} times; "
         f"driver {peak_gb:.1f} GB (at most {MEMORY_MAX_GB:.0f})"
@@ -165,12 +169,13 @@ def main() -> int:
     parser.add_argument("--topics", type=int)
     parser.add_argument("--records", type=int, help="of each topic")
     parser.add_argument("--kills", type=int)
+    parser.add_argument("--kill-seconds", type=float, default=float("inf"))
     asked = parser.parse_args()
     folder = folder_of(asked.folder, "many")
     topics, records, kills = (8, 200, 2) if asked.small else (200, 10_000, 20)
     topics, records = asked.topics or topics, asked.records or records
     kills = kills if asked.kills is None else asked.kills
-    return prove(folder, asked.seed, topics, records, kills)
+    return prove(folder, asked.seed, topics, records, kills, asked.kill_seconds)
 
 
 if __name__ == "__main__":

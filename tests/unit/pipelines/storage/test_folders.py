@@ -15,7 +15,7 @@ from josefine_cli.main import run
 from pipelines.config.validate import read_pipeline
 from pipelines.exactly_once.checkpoint import CheckpointFiles
 from pipelines.storage.folders import Folders
-from pipelines.storage.s3 import StorageError
+from pipelines.storage.location import StorageError
 from tests.support.object_store import SECRET_KEY, ObjectStore
 from tests.unit.pipelines.inspect.test_dead_letter_reader import TYPES, _letter
 from tests.unit.pipelines.inspect.test_preflight import LOCAL

@@ -14,7 +14,7 @@ from pipelines.config.validate import read_pipeline
 from pipelines.report.metrics import told
 from pipelines.storage.files import ObjectFiles
 from pipelines.storage.folders import Folders
-from pipelines.storage.s3 import ATTEMPTS_MAX, StorageError
+from pipelines.storage.location import ATTEMPTS_MAX, StorageError
 from tests.support.hostile_store import Fault, HostileStore, always, by_seed, none, once
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 from tests.unit.pipelines.inspect.test_preflight import LOCAL

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pipelines.config.output_paths import in_s3
+from pipelines.storage.location import StorageError, why_failed
 from pipelines.storage.s3 import (
     S3Location,
-    StorageError,
     arrow_arguments,
     delta_options,
     s3_location,
-    why_failed,
 )
 
 S3A = "spark.hadoop.fs.s3a."
