@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from josefine_broker.base.archive_note import ArchivedRecord
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_lake.archive.writer import ArchiveWriter, archive_writer
 from josefine_lake.writer import merge
@@ -82,7 +83,11 @@ class Log:
             ]  # fmt: skip
             if end > at:
                 batch = pa.RecordBatch.from_pylist(rows, ARCHIVE_SCHEMA)
-                read = Read(partition=tp, batches=[batch], next_offset=end, end=each.high_watermark)
+                ends = [ArchivedRecord(o, each.leader.records[o].epoch) for o in (at, end - 1)]
+                read = Read(
+                    partition=tp, batches=[batch], next_offset=end, end=each.high_watermark,
+                    ends=(ends[0], ends[1]),
+                )  # fmt: skip
                 found.append(read)
         return found
 

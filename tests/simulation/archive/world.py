@@ -67,6 +67,7 @@ class World:
         self.slowest_ms = 0
         """The longest time that a runner waited for a turn."""
         self.is_calm = False
+        self.away_until_ms = 0
         self.cluster = Cluster(PARTITIONS)
         self.cluster.retention_ms = self.rng.choice([None, 60_000, 200_000])
         self.locations = 0
@@ -218,10 +219,17 @@ class World:
         self.reads[at] = self.new_reads(at)
 
     def ask_coordinator(self) -> None:
+        if self.now_ms < self.away_until_ms and not self.is_calm:
+            return
         for tp, each in self.cluster.partitions.items():
             if self.is_calm or self.rng.random() < 0.9:
                 found = self.cluster.offsets.get(tp)
                 each.heard(found, self.now_ms)
+
+    def lose_coordinator(self) -> None:
+        """Leaders get no answer for a while; the archive's writer does."""
+        self.away_until_ms = self.now_ms + self.rng.randrange(300_000)
+        self.met["coordinator away"] += 1
 
     def retain(self) -> None:
         """Local retention: every segment that may go, goes."""
@@ -263,7 +271,7 @@ class World:
 
     def copy_archive(self) -> None:
         if self.path.is_dir():
-            where = self.folder / f"copy-{len(self.copies)}"
+            where = self.folder / f"copy-{self.events}"
             shutil.copytree(self.path, where)
             self.copies.append(where)
 
@@ -271,6 +279,8 @@ class World:
         """A person, or another program, harms the archive; somebody has a copy from just before."""
         if self.backup is not None or not (self.path / "_delta_log").is_dir():
             return
+        if any(each.place == "write" for each in self.runners):
+            return  # delta-rs is between its look and its commit: a moment in which nobody can look
         table = DeltaTable(str(self.path))
         if self.rng.random() < 0.7:
             self.backup = self.folder / f"backup-{self.events}"
@@ -524,6 +534,7 @@ EVENTS: dict[str, tuple[float, Any]] = {
     "elect_uncleanly": (0.3, World.elect_uncleanly),
     "restart_broker": (0.5, World.restart_broker),
     "ask_coordinator": (15, World.ask_coordinator),
+    "lose_coordinator": (0.3, World.lose_coordinator),
     "retain": (8, World.retain),
     "turn": (60, World.turn),
     "kill_runner": (0.7, World.kill_runner),
