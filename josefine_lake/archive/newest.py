@@ -1,9 +1,9 @@
-"""The newest archived record of each partition, by which a log with other records is noticed.
+"""The newest archived offset of each partition, by which a log with other records is noticed.
 
 An unclean election, or brokers that were restored from a copy, may end a log before what the
 archive has and continue it with other records. Offsets do not show that once the log is long
-enough; the leader epoch of the record does. It is in the metadata of each of the archive's commits.
-Pure.
+enough; the leader epoch of the offset does. It is in the metadata of each of the archive's commits.
+A marker or an aborted record counts, too: after the election a record may have its offset. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from josefine_broker.base.archive_note import ArchivedRecord, archived_record
 from josefine_broker.base.ids import TopicPartition
-from josefine_broker.records.batch import NO_LEADER_EPOCH
+from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches
 from josefine_lake.writer.topic_reader import Read
 
 FACT = "newest"
@@ -38,8 +38,27 @@ def newest_of(said: Mapping[str, Any], topic: str) -> dict[TopicPartition, Archi
     return {tp: each for tp, each in pairs.items() if each is not None}
 
 
+def ends_of(
+    records: Any, position: int, next_offset: int
+) -> tuple[ArchivedRecord, ArchivedRecord] | None:
+    """The offsets `position` and the last one below `next_offset` with the leader epochs of their
+    batches; None without any."""
+    first = last = None
+    for _, header in iter_batches(records):
+        if header.end_offset <= position:
+            continue
+        if header.end_offset > next_offset:
+            break
+        if first is None:
+            first = ArchivedRecord(max(position, header.base_offset), header.leader_epoch)
+        last = ArchivedRecord(header.end_offset - 1, header.leader_epoch)
+    return None if first is None or last is None else (first, last)
+
+
 def records_in(read: Read) -> tuple[ArchivedRecord, ArchivedRecord] | None:
-    """The first and the last record of a read; None without any."""
+    """The first and the last offset of a read; None without any."""
+    if read.ends is not None:
+        return read.ends
     some = [each for each in read.batches if each.num_rows]
     return (_at(some[0], 0), _at(some[-1], some[-1].num_rows - 1)) if some else None
 

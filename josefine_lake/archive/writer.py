@@ -64,6 +64,11 @@ class ArchiveReader(TopicReader):
     columns = tuple(ARCHIVE_SCHEMA.names)
     earliest = EARLIEST_LOCAL
 
+    def _ends(
+        self, records: Any, position: int, next_offset: int
+    ) -> tuple[ArchivedRecord, ArchivedRecord] | None:
+        return newest.ends_of(records, position, next_offset)
+
 
 class ArchiveWriter(TableWriter):
     """See the module."""

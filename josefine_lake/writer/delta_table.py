@@ -189,6 +189,7 @@ class ChainedTable:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             table = self._ready()
             at("before_commit")
+            self._require(files)
             failure: Exception | None = None
             try:
                 write(table, files, schema, properties, self._removed)
@@ -265,6 +266,18 @@ class ChainedTable:
             # A commit between both looks: its entry is looked at first.
             return self._ready()
         return table
+
+    def _require(self, files: Sequence[AddAction | Changes]) -> None:
+        """Raise StoppedError if a file is not where the commit will name it: somebody has replaced
+        the folder, maybe by a copy of the same version, while the file was written."""
+        if self.folder.at is not None:
+            return
+        for each in files:
+            if isinstance(each, Changes):
+                continue
+            path = Path(self.folder.path, each.path)
+            if not path.is_file() or path.stat().st_size != each.size:
+                raise _stop("its folder was replaced while a file was written")
 
     def _sync(self) -> None:
         """Make the commits up to the newest known one durable. Raises OSError."""

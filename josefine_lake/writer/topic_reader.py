@@ -12,6 +12,7 @@ from typing import Any
 
 from josefine_arrow.batches.aborted_transactions import AbortedTransaction
 from josefine_arrow.batches.decoder import decoder_class
+from josefine_broker.base.archive_note import ArchivedRecord
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
@@ -30,12 +31,14 @@ NO_END = 2**63 - 1
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """The records of a partition in one fetch. `next_offset`: the first one after them. `end`: the
-    last stable offset at that time."""
+    last stable offset at that time. `ends`: the first and the last offset that were read, with the
+    leader epochs of their batches, markers and aborted records included; None: not known."""
 
     partition: TopicPartition
     batches: list[Any]
     next_offset: int
     end: int
+    ends: tuple[ArchivedRecord, ArchivedRecord] | None = None
 
 
 class OutOfRangeError(Exception):
@@ -108,9 +111,16 @@ class TopicReader:
                         batches=decoded.batches,
                         next_offset=decoded.next_offset,
                         end=answer.last_stable_offset,
+                        ends=self._ends(answer.records, positions[tp], decoded.next_offset),
                     )
                 )
         return found
+
+    def _ends(
+        self, records: Any, position: int, next_offset: int
+    ) -> tuple[ArchivedRecord, ArchivedRecord] | None:
+        """See Read. A table needs no leader epochs."""
+        return None
 
     def _decoder(self, tp: TopicPartition) -> Any:
         if tp not in self._decoders:

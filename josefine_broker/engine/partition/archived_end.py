@@ -3,6 +3,7 @@
 Rules: nothing is deleted at or above the smallest end that was committed; without a fresh word of
 the archive's writer nothing is deleted at all. The writer's word is fresh while its `look` changes,
 by this broker's own clock: a writer that ended, or whose archive was dropped, stops to change it.
+A look that changed while this broker heard nothing may be of any age, like the first one.
 After an unclean election the log may have other records at archived offsets: nothing is deleted if
 the newest archived record is not the log's.
 Time is an argument. Pure.
@@ -15,6 +16,8 @@ from josefine_broker.base.archive_note import ArchiveNote, archive_note
 
 FRESH_MS = 60_000
 """How long a look at the archive counts."""
+HEARD_MS = 10_000
+"""The longest pause between two answers of the coordinator after which a new look is a fresh one."""
 NOTHING = 0
 """No record may be deleted."""
 START = "start `josefine archive run`"
@@ -37,6 +40,8 @@ class Witness(NamedTuple):
     note: ArchiveNote | None = None
     looked_ms: int | None = None
     """When this broker saw a look change; None: never, so the look may be of any age."""
+    heard_ms: int | None = None
+    """When the coordinator answered last."""
 
 
 class Bound(NamedTuple):
@@ -52,9 +57,10 @@ def heard(before: Witness, committed: Committed, now_ms: int) -> Witness:
     note = archive_note(committed.metadata)
     known = before.note
     if note is None or known is None or note.topic_id != known.topic_id:
-        return Witness(committed, note)
-    has_changed = note.look != known.look
-    return Witness(committed, note, now_ms if has_changed else before.looked_ms)
+        return Witness(committed, note, None, now_ms)
+    has_listened = before.heard_ms is not None and now_ms - before.heard_ms <= HEARD_MS
+    is_fresh = note.look != known.look and has_listened
+    return Witness(committed, note, now_ms if is_fresh else before.looked_ms, now_ms)
 
 
 class LogPart(NamedTuple):
@@ -67,7 +73,7 @@ class LogPart(NamedTuple):
 
 def archived_end(witness: Witness, topic_id: str, now_ms: int, log: LogPart) -> Bound:
     """How far the archive allows to delete."""
-    committed, note, looked_ms = witness
+    committed, note, looked_ms, _ = witness
     if committed.offset < 0:
         return Bound(NOTHING, f"the archive has nothing of this partition yet: {START}")
     if note is None:
@@ -96,7 +102,7 @@ def archived_end(witness: Witness, topic_id: str, now_ms: int, log: LogPart) -> 
 def reported_end(witness: Witness, topic_id: str, end_offset: int) -> int:
     """The end that the archive's writer has reported last, for a reader who wants to know what is
     archived. A report may be old, because records stay archived while no writer runs."""
-    committed, note, _ = witness
+    committed, note, _, _ = witness
     if note is None or note.topic_id != topic_id or note.stopped:
         return NOTHING
     return committed.offset if 0 < committed.offset <= end_offset else NOTHING

@@ -20,6 +20,7 @@ from josefine_lake.writer.topic_reader import OutOfRangeError, Read
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_spark.base.topic_offsets import ByPartition, TopicOffsets
 from pipelines.exactly_once.other_chains import ChainName, OtherChain
+from tests.unit.josefine_broker.api.world import batch_of
 from tests.unit.josefine_lake.world import TOPIC, Lake, MemoryLog, records
 
 TP = TopicPartition(TOPIC, 0)
@@ -198,3 +199,23 @@ def test_read_that_the_archive_answered_is_no_other_record() -> None:
 
     assert newest.is_there([read], TP, ArchivedRecord(2, 4))
     assert newest.is_there([], TP, ArchivedRecord(2, 4)) is None
+
+
+def test_offset_of_a_marker_or_an_aborted_record_is_a_witness_too() -> None:
+    """After an unclean election a record may have it. Its epoch is that of its batch."""
+    data = batch_of(b"0", b"1", base_offset=4, leader_epoch=2)
+    marker = batch_of(b"m", base_offset=6, leader_epoch=3)
+    later = batch_of(b"7", base_offset=7, leader_epoch=3)
+    records = memoryview(bytes(data) + bytes(marker) + bytes(later))
+
+    def ends(position: int, next_offset: int) -> Any:
+        return newest.ends_of(records, position, next_offset)
+
+    assert ends(4, 7) == (ArchivedRecord(4, 2), ArchivedRecord(6, 3))
+    assert ends(5, 8) == (ArchivedRecord(5, 2), ArchivedRecord(7, 3))
+    assert ends(6, 7) == (ArchivedRecord(6, 3), ArchivedRecord(6, 3))
+    assert ends(8, 8) is None
+    read = Read(partition=TP, batches=[], next_offset=7, end=8, ends=ends(6, 7))
+    assert newest.records_in(read) == (ArchivedRecord(6, 3), ArchivedRecord(6, 3))
+    assert newest.is_there([read], TP, ArchivedRecord(6, 2)) is False
+    assert newest.is_there([read], TP, ArchivedRecord(6, 3)) is True

@@ -139,6 +139,25 @@ def test_a_table_that_was_dropped_while_it_was_written_is_not_written_again(tmp_
     assert not (tmp_path / "t" / "_delta_log").exists()
 
 
+def test_a_folder_replaced_by_a_copy_of_the_same_version_stops_the_writer(tmp_path: Path) -> None:
+    """The log is the one that it wrote; the file went to a folder that nobody has any more."""
+    table = opened(tmp_path / "t")
+    commit(table, 1)
+    file = DataFile(table.folder, SCHEMA)
+    file.add(pa.RecordBatch.from_pydict({"n": [2], "text": ["a"]}, schema=SCHEMA))
+    shutil.copytree(tmp_path / "t", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "t")
+    shutil.copytree(tmp_path / "copy", tmp_path / "t")
+    ends = TopicOffsets(ends={TP: 2}, topic_ids={"t": "1"})
+    made = Commit(start={TP: 1}, end=ends, txn_version=2)
+
+    with pytest.raises(StoppedError) as stopped:
+        table.commit([file.close(0)], made, SCHEMA, {}, lambda place: None)
+
+    assert "folder was replaced" in stopped.value.stop.detail
+    assert numbers(tmp_path / "t") == [1]
+
+
 def test_an_existing_table_is_adopted_only_if_its_columns_fit(tmp_path: Path) -> None:
     DeltaTable.create(str(tmp_path / "t"), pa.schema([("n", pa.int32()), ("text", pa.string())]))
 

@@ -42,6 +42,7 @@ def after(*answers: tuple[int, Committed]) -> Witness:
     return witness
 
 
+LATE = 6 + FRESH_MS
 FRESH = ((0, committed(10, 1)), (5, committed(20, 2)))
 
 
@@ -58,6 +59,9 @@ FRESH = ((0, committed(10, 1)), (5, committed(20, 2)))
         (after(*FRESH), 5 + FRESH_MS, 20, ""),
         (after(*FRESH), 6 + FRESH_MS, NOTHING, "nobody has looked"),
         (after(*FRESH, (9, committed(20, 2))), 6 + FRESH_MS, NOTHING, "nobody has looked"),
+        # A look that was made while nothing was heard may be old, as a dropped archive's is.
+        (after(*FRESH, (LATE, committed(20, 3))), LATE, NOTHING, "nobody has looked"),
+        (after(*FRESH, (LATE, committed(20, 3)), (LATE + 1, committed(20, 4))), LATE, 20, ""),
         (after(*FRESH, (9, committed(15, 3))), 9, 15, ""),  # a person set it back
         (after(*FRESH, (9, committed(20, 3, stopped="dropped"))), 9, NOTHING, "dropped"),
         (after(*FRESH, (9, committed(20, 3, "topic-0"))), 9, NOTHING, "earlier topic"),
