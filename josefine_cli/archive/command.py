@@ -282,6 +282,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
     need("the archives of topics", *PACKAGES)
     from josefine_lake.archive.status import hole
     from josefine_lake.archive.status import status as look
+    from josefine_lake.writer.lag_age import seconds
 
     with connect(bootstrap_of(bootstrap)) as client:
         found = _found(client, topics or [])
@@ -303,6 +304,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
     # A verdict is a paragraph with its commands: too long for a column.
     for each in states:
         print(f"{each.topic}: {each.files} files, {each.bytes} bytes in {each.location}")
+        print(f"{each.topic}: {each.lag} records behind, {seconds(each.lag_ms)}")
         if each.stopped:
             print(each.stopped)
         for p in each.partitions:

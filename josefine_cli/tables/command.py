@@ -202,7 +202,7 @@ def _once(
 
 @app.command()
 def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson = False) -> None:
-    """Show each table: its lag in offsets, files, bytes, and why it is stopped.
+    """Show each table: its lag in offsets and time, files, bytes, and why it is stopped.
 
     Reads tables, topics and the group's offsets; no writer has to run.
 
@@ -211,6 +211,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
     """
     need("the tables of topics", *PACKAGES)
     from josefine_lake.writer.discovery import discover
+    from josefine_lake.writer.lag_age import seconds
     from josefine_lake.writer.status import status as look
 
     with connect(bootstrap_of(bootstrap)) as client:
@@ -220,10 +221,11 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
         print_json([each.to_json() for each in states])
         return
     print_table(
-        ("topic", "table", "format", "lag", "files", "bytes", "state"),
+        ("topic", "table", "format", "lag", "files", "bytes", "behind", "state"),
         [
             (s.table.topic, s.table.location, s.table.format.value,
-             "?" if s.lag is None else s.lag, s.files, s.bytes, "stopped" if s.stopped else "ok")
+             "?" if s.lag is None else s.lag, s.files, s.bytes,
+             seconds(s.lag_ms), "stopped" if s.stopped else "ok")
             for s in states
         ],
     )  # fmt: skip

@@ -12,6 +12,7 @@ from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.writer import ArchiveReader
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.delta_table import reached
+from josefine_lake.writer.lag_age import lag_age_ms
 from josefine_lake.writer.worlds import world_of
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import HandedOn
@@ -39,6 +40,8 @@ class ArchiveStatus:
     bytes: int
     partitions: tuple[PartitionStatus, ...]
     stopped: str = ""
+    lag_ms: int | None = None
+    """The age of the oldest record that the archive lacks; None: unknown."""
 
     @property
     def lag(self) -> int:
@@ -93,6 +96,7 @@ def _one(client: BlockingClient, archive: TableTopic, env: Mapping[str, str]) ->
         bytes=bytes_,
         partitions=partitions,
         stopped=stopped,
+        lag_ms=lag_age_ms(reader, archived.ends, ends, world.wall_ms()),
     )
 
 

@@ -13,6 +13,7 @@ from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer import verdicts
 from josefine_lake.writer.delta_table import MisfitError, reached
+from josefine_lake.writer.lag_age import lag_age_ms
 from josefine_lake.writer.start import Ready, Sides, start
 from josefine_lake.writer.table_writer import columns_of
 from josefine_lake.writer.verdicts import StoppedTable
@@ -30,6 +31,8 @@ class TableStatus:
     files: int
     bytes: int
     stopped: str
+    lag_ms: int | None = None
+    """The age of the oldest record that the table lacks; None: unknown."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -37,6 +40,7 @@ class TableStatus:
             "location": self.table.location,
             "format": self.table.format.value,
             "lag": self.lag,
+            "lag_ms": self.lag_ms,
             "files": self.files,
             "bytes": self.bytes,
             "stopped": self.stopped,
@@ -88,4 +92,5 @@ def _one(client: BlockingClient, table: TableTopic, env: Mapping[str, str]) -> T
         files=files,
         bytes=bytes_,
         stopped=stopped,
+        lag_ms=lag_age_ms(world.log, positions, ends, world.wall_ms()),
     )

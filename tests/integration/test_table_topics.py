@@ -284,6 +284,7 @@ def test_status_shows_lag_and_the_verdict_of_a_restored_table(broker: Any, tmp_p
 
     assert (before["lag"], before["files"], before["stopped"]) == (1, 0, "")
     assert (after["lag"], after["files"], after["stopped"]) == (0, 2, "")
+    assert (before["lag_ms"] > 0, after["lag_ms"]) == (True, 0)
     assert restored.code == 1
     assert "the table has less than" in restored.err
     assert "--trust table" in restored.err
