@@ -111,7 +111,7 @@ def test_brokers_write_letters_where_a_topic_takes_them_and_clients_do_not() -> 
         world.ctx.clients.listeners_apart = frozenset({"outside"})
         for name in ("dlq.a", SECRET):
             request = produce(name)
-            answer = world.ask(
+            answer: Any = world.ask(
                 apis.PRODUCE, request, version=12, principal=ALICE, listener=listener
             )
             found.append(answer.topics[0].partitions[0].error_code)

@@ -81,7 +81,7 @@ def test_group_starts_at_the_first_record_that_is_young_enough(
 
 def test_lookup_that_fails_is_repeated_and_skips_nothing() -> None:
     world = aged(3, 2, 1)
-    give(world, share_auto_offset_reset="by_duration:PT2H1S")
+    give(world, share_auto_offset_reset="by_duration:PT2H1M")
     refused = KafkaError(ErrorCode.request_timed_out, "too many lookups")
     outcomes: list[Any] = [refused, None]
 
@@ -101,7 +101,7 @@ def test_lookup_that_fails_is_repeated_and_skips_nothing() -> None:
 
 def test_lookup_of_a_leader_that_was_deposed_changes_nothing() -> None:
     world = aged(3, 2, 1)
-    give(world, share_auto_offset_reset="by_duration:PT2H1S")
+    give(world, share_auto_offset_reset="by_duration:PT2H1M")
     pending: list[tuple[Callable[..., Any], Callable[[Any], None]]] = []
     world.ctx.ports.work = lambda job, is_wanted, done: pending.append((job, done))
     member = Sharer(world, "a").join()
