@@ -86,6 +86,8 @@ def test_letter_of_an_exhausted_record_is_due_when_that_is_stored() -> None:
     assert due(shared) == []
     store(shared)
     assert due(shared) == [(0, 0)]
+    # Or the next session would begin anew, and write its letter once more.
+    assert not shared.is_idle
     shared.end_letters(0, 0)
     assert shared.start_offset == 1
 
