@@ -1,6 +1,6 @@
 """`python -m tests.bench [NAME ...]`: one JSON line per measure, progress on stderr. The names are
-broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, spark, spark_cold,
-spark_cpu, spark_sink, text, tls and transactions.
+broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, shares, spark,
+spark_cold, spark_cpu, spark_sink, text, tls and transactions.
 
 `broker --against REV` compares this checkout with a commit (against.py); `all` measures every area
 with its peer and writes BENCHMARKS.md (all_bench.py).
@@ -22,6 +22,7 @@ NAMES = {
     "pipelines": "tests.bench.pipelines_bench",
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",
+    "shares": "tests.bench.shares_bench",
     "spark": "tests.bench.spark_bench",
     "spark_cold": "tests.bench.spark_cold_bench",
     "spark_cpu": "tests.bench.spark_cpu_bench",

@@ -31,6 +31,8 @@ VERSIONS = {
     apis.OFFSET_COMMIT: 8,
     apis.OFFSET_FETCH: 8,
     apis.FETCH: 11,
+    apis.SHARE_GROUP_HEARTBEAT: 1,
+    apis.SHARE_FETCH: 2,
 }
 NOT_YET = (ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress)
 SESSION_MS, REBALANCE_MS = 60_000, 60_000

@@ -10,7 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import BlockingClient, NewTopic
+from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.builder import Record
+from josefine_broker.records.reader import read_records
 from tests.compat.foreign import tool_command
 from tests.compat.test_kafka_tools import CONFIGS, Topics, fill, tool
 from tests.support.waiting import wait_until
@@ -112,3 +116,62 @@ def test_configuration_of_a_group(
     assert (last["startOffset"], last["stateBatches"]) == (20, []), ours
     tool(CONFIGS, "--alter", "--delete-config", "share.auto.offset.reset", *group)
     assert "share.auto.offset.reset=earliest" not in tool(CONFIGS, "--describe", *group)
+
+
+def letters_in(client: BlockingClient, topic: str) -> list[Record]:
+    tp = TopicPartition(topic, 0)
+    data = client.fetch({tp: 0})[tp].records
+    return (
+        []
+        if data is None
+        else [
+            record
+            for pos, header in iter_batches(data)
+            for record in read_records(data[pos : pos + header.size_bytes])
+        ]
+    )
+
+
+def test_rejected_records_become_dead_letters(
+    tool: Tool, make_topic: Topics, bootstrap: str, client: BlockingClient
+) -> None:
+    """As Apache Kafka 4.4 writes them: run with `python -m tests.support.apache_kafka`, too."""
+    topic = make_topic(1)
+    fill(tool, topic)
+    letters = f"dlq.{topic}"
+    takes = {"errors.deadletterqueue.group.enable": "true"}
+    client.create_topics([NewTopic(letters, partitions=1, configs=takes)])
+    group = ("--entity-type", "groups", "--entity-name", topic)
+    values = (
+        f"share.auto.offset.reset=earliest,errors.deadletterqueue.topic.name={letters},"
+        "errors.deadletterqueue.copy.record.enable=true"
+    )
+    tool(CONFIGS, "--alter", "--add-config", values, *group)
+    with consumer(bootstrap, topic, "--max-messages", "20", "--reject") as first:
+        assert sorted(read(first)) == sorted(f"v{n}" for n in range(20))
+    found: list[dict[str, str]] = []
+
+    def all_there() -> bool:
+        found.clear()
+        for record in letters_in(client, letters):
+            told = {name: str(value or b"", "utf-8") for name, value in record.headers}
+            found.append({**told, "value": str(record.value or b"", "utf-8")})
+        return len(found) >= 20
+
+    wait_until(all_there, timeout_s=TIMEOUT_S, what="every letter is written")
+    prefix = "__dlq.errors."
+    assert found == [
+        {
+            f"{prefix}topic": topic,
+            f"{prefix}partition": "0",
+            f"{prefix}offset": str(n),
+            f"{prefix}group": topic,
+            f"{prefix}delivery.count": "1",
+            f"{prefix}message": "Offset rejected by client.",
+            "value": f"v{n}",
+        }
+        for n in range(20)
+    ]
+    assert [list(each) for each in found] == [list(found[0])] * 20
+    rows = re.findall(rf"{topic}\s+{topic}\s+0\s+20\s+0\b", offsets(bootstrap, topic))
+    assert rows, offsets(bootstrap, topic)

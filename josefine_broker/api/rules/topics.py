@@ -11,11 +11,12 @@ from josefine_broker.api.rules.asker import After, Asker, Refuse
 from josefine_broker.api.rules.kinds import parted, split
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.metadata.topic_config import resolve
 from josefine_broker.engine.purgatory.purgatory import Hangup
 from josefine_broker.wire.entities import create_topics, describe_configs, metadata
 from josefine_broker.wire.entities.describe_topic_partitions import TopicRequest
 from josefine_broker.wire.fetch import FetchRequest
-from josefine_broker.wire.produce import ProduceRequest, ProduceResponse
+from josefine_broker.wire.produce import ProduceRequest, ProduceResponse, ProduceTopic
 
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
 KINDS_OF_CONFIGS = {2: ResourceType.TOPIC, 32: ResourceType.GROUP}

@@ -20,9 +20,10 @@ from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import config_of
 from josefine_broker.engine.coordinators.share_dead_letters import write_letters
+from josefine_broker.engine.coordinators.share_starts import find_start
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
-from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.config import ShareConfig
 from josefine_broker.engine.groups.share.dead_letters import (
     HOPELESS,
     LETTERS_MAX,
@@ -31,7 +32,14 @@ from josefine_broker.engine.groups.share.dead_letters import (
     letters_of,
 )
 from josefine_broker.engine.groups.share.partition import SharePartition
-from josefine_broker.engine.groups.share.values import NO_START, Ack, Acquired, Found, ShareKey
+from josefine_broker.engine.groups.share.values import (
+    NO_START,
+    Ack,
+    Acquired,
+    Found,
+    ShareKey,
+    ShareState,
+)
 from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
@@ -172,31 +180,42 @@ def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
             led.error = KafkaError(code, outcome.message or "")
             led.retry_ms = now_ms + RETRY_MS
             return
-        # A leader that was just elected does not know the high watermark: `latest` would be an
-        # offset too low, and records from before the group would be delivered.
-        is_new = state.start_offset == NO_START
-        if is_new and not led.hosted.partition.knows_high_watermark:
-            led.error = KafkaError(ErrorCode.not_leader_or_follower, "a new leader, not ready yet")
-            led.retry_ms = now_ms + RETRY_MS
+        if state.start_offset != NO_START:
+            _use(ctx, led, config, state)
             return
-        if is_new:
-            state = state._replace(start_offset=_start_of(led.hosted, config.start_at))
-        led.partition = SharePartition(state, config.limits)
-        led.partition.trim(led.hosted.log.log_start_offset)
-        if is_new:
-            # Stored at once: the next leader may see other ends of the log.
-            led.partition.touch()
-        store(ctx, led)
-        ctx.parked.wake(led.tp, now_ms)
+
+        def is_wanted() -> bool:
+            return ctx.clients.shares.led.get(led.key) is led and led.is_led(ctx)
+
+        def started(start: int | KafkaError) -> None:
+            if not is_wanted():
+                return
+            led.is_reading = False
+            if isinstance(start, int):
+                _use(ctx, led, config, state, start)
+            else:
+                led.error, led.retry_ms = start, ctx.clock.monotonic_ms() + RETRY_MS
+
+        led.is_reading = True
+        find_start(ctx, led.hosted, config, is_wanted, started)
 
     read_state(ctx, led.key, led.leader_epoch, heard)
 
 
-def _start_of(hosted: HostedPartition, start_at: StartAt) -> int:
-    """Where a group starts that has no state of the partition."""
-    if start_at is StartAt.EARLIEST:
-        return hosted.log.log_start_offset
-    return hosted.partition.high_watermark
+def _use(
+    ctx: Context, led: LedShare, config: ShareConfig, state: ShareState, start: int = NO_START
+) -> None:
+    """Use the share partition from now on. `start`: where a group without a state starts."""
+    is_new = start != NO_START
+    if is_new:
+        state = state._replace(start_offset=start)
+    led.partition = SharePartition(state, config.limits)
+    led.partition.trim(led.hosted.log.log_start_offset)
+    if is_new:
+        # Stored at once: the next leader may see other ends of the log.
+        led.partition.touch()
+    store(ctx, led)
+    ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
 
 
 def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:

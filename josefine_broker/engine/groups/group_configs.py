@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.groups.share.config import DeadLetters, ShareConfig, StartAt
+from josefine_broker.engine.groups.share.config import DeadLetters, ShareConfig, start_of
 from josefine_broker.engine.groups.share.values import Limits
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.metadata.config_texts import ConfigType, printed, read_value
@@ -24,6 +24,7 @@ Config = tuple[tuple[str, str], ...]
 CONSUMER_SESSION = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT = "consumer.heartbeat.interval.ms"
 SHARE_SESSION, SHARE_HEARTBEAT = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+RESET = "share.auto.offset.reset"
 DLQ_TOPIC = "errors.deadletterqueue.topic.name"
 DLQ_COPY = "errors.deadletterqueue.copy.record.enable"
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -72,9 +73,10 @@ KEYS: Mapping[str, GroupConfigKey] = {each.name: each for each in (
     GroupConfigKey(DLQ_TOPIC, ConfigType.STRING, "", None, (), lambda own: "",
                    "The topic of the dead letters of a share group (KIP-1191); empty: none.",
                    has_broker_config=False),
-    GroupConfigKey("share.auto.offset.reset", ConfigType.STRING, "latest", None,
-                   tuple(each.value for each in StartAt), lambda own: own.share.start_at.value,
-                   "Where a share group starts in a partition that is new to it.",
+    GroupConfigKey(RESET, ConfigType.STRING, "latest", None, (),
+                   lambda own: own.share.start_at.value,
+                   "Where a share group starts in a partition that is new to it: latest, earliest,"
+                   " or by_duration:PT1H, an hour ago.",
                    has_broker_config=False),
     _number("share.delivery.count.limit", 5, 2, 10,
             lambda own: own.share.limits.deliveries_max,
@@ -133,6 +135,8 @@ def _value(name: str, text: str, own: GroupSettings) -> object:
         value = read_value(key.type, text, name)
         if key.words and value not in key.words:
             raise ValueError(f"must be {' or '.join(key.words)}")
+        if name == RESET:
+            start_of(str(value))
         if name == DLQ_TOPIC:
             _check_dead_letter_topic(str(value), own.share.dead_letter_prefix)
         if key.bounds is not None:
@@ -211,7 +215,7 @@ def resolve(
                 locks_max=number["share.partition.max.record.locks"],
                 has_dead_letters=bool(topic),
             ),
-            StartAt(values["share.auto.offset.reset"]),
+            *start_of(str(values[RESET])),
             is_committed_only=values["share.isolation.level"] == COMMITTED,
             may_renew=bool(values["share.renew.acknowledge.enable"]),
             dead_letters=DeadLetters(topic, bool(values[DLQ_COPY])) if topic else None,

@@ -15,7 +15,7 @@ from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.unit.josefine_broker.api.test_access import ALICE, NAME, ROOT, grant, guarded_world
-from tests.unit.josefine_broker.api.world import World, batch_of, fetch_request
+from tests.unit.josefine_broker.api.world import LISTENER, World, batch_of, fetch_request
 
 T, G, C = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 DENIED = ErrorCode.topic_authorization_failed
@@ -100,6 +100,26 @@ def test_produce_writes_what_it_may_and_refuses_the_rest() -> None:
     assert found == {NAME: 0, SECRET: DENIED.value}
     assert world.ctx.hosted.partitions[SECRET, 0].log.log_end_offset == 0
     assert world.ctx.hosted.partitions[NAME, 0].log.log_end_offset == 1
+
+
+def test_brokers_write_letters_where_a_topic_takes_them_and_clients_do_not() -> None:
+    world = guarded_world((Operation.CLUSTER_ACTION, C))
+    world.create("dlq.a", errors_deadletterqueue_group_enable="true")
+    world.create(SECRET)
+    found = []
+    for listener in (LISTENER, "outside"):
+        world.ctx.clients.listeners_apart = frozenset({"outside"})
+        for name in ("dlq.a", SECRET):
+            request = produce(name)
+            answer: Any = world.ask(
+                apis.PRODUCE, request, version=12, principal=ALICE, listener=listener
+            )
+            found.append(answer.topics[0].partitions[0].error_code)
+    assert found == [0, DENIED.value, DENIED.value, DENIED.value]
+    other = guarded_world()
+    other.create("dlq.a", errors_deadletterqueue_group_enable="true")
+    answer = other.ask(apis.PRODUCE, produce("dlq.a"), version=12, principal=ALICE)
+    assert answer.topics[0].partitions[0].error_code == DENIED.value
 
 
 def test_refused_produce_without_acks_ends_its_connection() -> None:

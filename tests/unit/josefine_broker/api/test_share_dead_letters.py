@@ -164,16 +164,16 @@ def test_record_that_is_gone_gets_no_letter() -> None:
 def test_no_letter_is_written_before_its_record_is_stored_as_archiving() -> None:
     world, member = lettered(b"one")
     assert got(member.fetch()) == [(0, 0, 1)]
-    heard = []
+    heard: list[Any] = []
 
     def late(*args: Any) -> None:
-        heard.append((args[-1], write_state, args))
+        heard.append(args[-1])
 
     # Its answer does not come: another leader could still deliver the record.
     with patch.object(share_partitions_host, "write_state", late):
         member.acknowledge((0, 0, REJECT))
         assert letters(world) == []
-        heard.pop()[0](Outcome(None, ErrorCode.coordinator_not_available))
+        heard.pop()(Outcome(None, ErrorCode.coordinator_not_available))
         assert letters(world) == []
 
 
@@ -193,12 +193,12 @@ def test_next_leader_writes_the_letter_that_the_last_one_owed() -> None:
 def test_death_between_letter_and_archived_record_writes_the_letter_twice() -> None:
     world, member = lettered(b"one")
     assert got(member.fetch()) == [(0, 0, 1)]
-    real, written = share_partitions_host.write_state, []
+    written: list[Any] = []
 
     def write(ctx: Any, key: Any, state: Any, heard: Any) -> None:
         written.append(state)
         if not letters(world):
-            real(ctx, key, state, heard)
+            write_state(ctx, key, state, heard)
 
     # The write after the letter never arrives.
     with patch.object(share_partitions_host, "write_state", write):
@@ -249,7 +249,11 @@ def test_letter_that_can_never_be_written_holds_nothing_up(topic: dict[str, Any]
     world, member = lettered(b"one", b"two", **topic)
     assert got(member.fetch()) == [(0, 1, 1)]
     events: list[tuple[str, dict[str, object]]] = []
-    world.ctx.ports.tell = lambda message, **fields: events.append((message, fields))
+
+    def tell(message: str, /, **fields: object) -> None:
+        events.append((message, fields))
+
+    world.ctx.ports.tell = tell
     assert member.acknowledge((0, 0, REJECT), (1, 1, ACCEPT)) is ErrorCode.none
     assert stored(world) == []
     assert counts(world) == (0, 1)
