@@ -33,9 +33,10 @@ from josefine_cli.mirror.access import acls_of, add_acls
 from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE
 from josefine_cli.mirror.copier import Copier
 from josefine_cli.mirror.cutover import copy_groups, cut_over, cut_over_as_is
-from josefine_cli.mirror.plan import Ends
+from josefine_cli.mirror.plan import Ends, Why
 from josefine_cli.mirror.sides import (
     Source,
+    check_target,
     claim,
     ends_of,
     new_session,
@@ -50,6 +51,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=T
 REST_S = 1.0
 """The pause after an error of a cluster, which may be starting."""
 GROUPS_EVERY_S = 10.0
+SESSIONS_EVERY_S = 5.0
 
 From = Annotated[
     str, typer.Option("--from", help="Brokers of the source, host:port[,host:port …].")
@@ -117,6 +119,9 @@ def _claim(both: _Both, topics: list[str], session: str, factor: int) -> dict[st
     if len(ids) == 1 and None not in ids:
         raise UsageError("--from is the cluster to mirror into: name the brokers of another one")
     found = {topic: source_topic(both.source, topic) for topic in topics}
+    # All before the first claim, which ends the mirror that runs.
+    for topic, each in found.items():
+        check_target(each, both.target, topic)
     for topic, each in found.items():
         unserved = claim(each, both.target, topic, session, replication_factor=factor)
         if unserved:
@@ -161,8 +166,10 @@ def run(
         cut = {topic for topic in topics if was_cut_over(both.target, topic)}
     for topic in sorted(cut):
         note(f"topic '{topic}' was cut over")
-    ended = [tp for tp in copier.verdicts if tp.topic not in cut]
-    if ended:
+    ended = {tp: each for tp, each in copier.verdicts.items() if tp.topic not in cut}
+    # Another mirror or a cut-over has taken these over. A failure would start this one again, which
+    # would take them back.
+    if ended and (once or any(each.why is not Why.FENCED for each in ended.values())):
         count = len({*copier.parts, *copier.verdicts})
         raise UserError(f"{len(ended)} of {count} partitions are no longer mirrored")
     if once:
@@ -177,10 +184,14 @@ def _copy(
 ) -> None:
     """Append what the source has until a signal, or until every partition has its verdict. An error
     that passes is reported once, and what was not appended is read again."""
-    said, is_even, groups_due_s = "", False, 0.0
+    said, is_even, groups_due_s, sessions_due_s = "", False, 0.0, 0.0
     until = {tp: copier.parts[tp].position + far for tp, far in copier.lags().items()}
     while signals.number is None and not copier.verdicts.keys() >= copier.parts.keys():
         try:
+            # First: after a cut-over the source may be gone.
+            if time.monotonic() >= sessions_due_s:
+                sessions_due_s = time.monotonic() + SESSIONS_EVERY_S
+                copier.own_topics(time.monotonic())
             is_busy = copier.step()
             if not is_busy and not is_even:
                 is_even = not any(copier.lags().values())
@@ -208,8 +219,10 @@ def _copy(
 
 
 def _keep_groups(both: _Both, copier: Copier, groups: list[str]) -> None:
-    """Commit the groups' offsets, as far as the mirror has the records."""
-    ends = {tp: part.position for tp, part in copier.parts.items()}
+    """Commit the groups' offsets, as far as the mirror has the records. After a cut-over the groups
+    continue here, and the offsets of the source are old."""
+    own = copier.own_topics(time.monotonic())
+    ends = {tp: part.position for tp, part in copier.parts.items() if tp.topic in own}
     copy_groups(both.source, both.target, groups, ends)
 
 
@@ -261,6 +274,10 @@ def cutover(
             limit_s = timeout_ms / 1000
             try:
                 cut = cut_over(both.source, both.target, copier, found, groups or [], limit_s, note)
+            except (UserError, KafkaError):
+                note("mirrors of these topics that ran have ended: start `josefine mirror run` "
+                     "again, or repeat the cut-over")  # fmt: skip
+                raise
             finally:
                 copier.pause()
     took_s = time.monotonic() - before_s

@@ -26,6 +26,7 @@ from josefine_cli.mirror.sides import (
     is_current,
     read_at,
     read_whole,
+    sessions_of,
 )
 
 SESSION_PREFIX = "josefine-mirror:"
@@ -37,6 +38,9 @@ APPEND_TIMEOUT_MS = 60_000
 FENCE_WAIT_S = 30.0
 """How long a leader may need to learn of a new session."""
 STARTS_EVERY_S = 10.0
+REPLACED_S = 5.0
+"""How long brokers must name another session: one that lags may still name the one before."""
+REPLACED = "this session no longer mirrors the topic: another one does, or it was cut over"
 
 
 @dataclass(slots=True)
@@ -76,6 +80,8 @@ class Copier:
         self.copied_bytes = 0
         self._started: dict[TopicPartition, int] = {}
         self._starts_due_s = 0.0
+        self._replaced_s: dict[str, float] = {}
+        """Topic → when brokers first named another session."""
         self._reader: _Reader | None = None
 
     def attach(self, topics: Mapping[str, Source]) -> None:
@@ -147,6 +153,19 @@ class Copier:
         tps = [tp for tp in self.parts if tp not in self.verdicts]
         ends = ends_of(self._source, tps)
         return {tp: max(0, ends[tp].end - self.parts[tp].position) for tp in tps}
+
+    def own_topics(self, now_s: float) -> set[str]:
+        """The topics that brokers name this session for. The partitions of others stop after a
+        while: a mirror without news appends nothing, so no broker refuses it. Raises KafkaError."""
+        running = [tp for tp in self.parts if tp not in self.verdicts]
+        sessions = sessions_of(self._target, sorted({tp.topic for tp in running}))
+        own = {topic for topic, session in sessions.items() if session == self._session}
+        since_s = self._replaced_s
+        self._replaced_s = {t: since_s.get(t, now_s) for t in sessions.keys() - own}
+        for tp in running:
+            if now_s - self._replaced_s.get(tp.topic, now_s) >= REPLACED_S:
+                self._stop(tp, Verdict(Why.FENCED, REPLACED))
+        return own
 
     def _stop(self, tp: TopicPartition, verdict: Verdict) -> None:
         self.verdicts[tp] = verdict

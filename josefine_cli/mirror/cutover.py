@@ -73,10 +73,13 @@ def cut_over_as_is(
     """End the mirrors of these topics with the records that they have. Raises UserError,
     KafkaError."""
     session, found = new_session(), {}
-    for topic in topics:
+    names = list(dict.fromkeys(topics))
+    # All before the first change, which ends the mirror that runs.
+    for topic in names:
         configs = mirror_configs(target, topic)
         if configs is None or SESSION not in configs or not configs[SESSION].value:
             raise UserError(f"topic '{topic}' is not a mirror: `josefine mirror status` lists them")
+    for topic in names:
         target.alter_configs({topic: {SESSION: session}})
         found[topic] = target.metadata([topic]).partitions_of(topic)
     tps = [tp for each in found.values() for tp in each]

@@ -72,23 +72,14 @@ def mirror_configs(target: BlockingClient, topic: str) -> dict[str, ConfigEntry]
     return target.describe_configs([topic])[topic]
 
 
-def claim(
-    source: Source,
-    target: BlockingClient,
-    topic: str,
-    session: str,
-    *,
-    replication_factor: int = -1,
-) -> list[str]:
-    """Make the topic a mirror of that source, written by this session alone; create it if it is
-    missing. Returns the names of configs that are not served here. Raises UserError, KafkaError."""
-    wanted, unserved = served(source.configs)
+def check_target(
+    source: Source, target: BlockingClient, topic: str
+) -> dict[str, ConfigEntry] | None:
+    """The configs of the topic's mirror; None: there is no such topic. Raises UserError for a topic
+    that cannot be this source's mirror, and KafkaError."""
     found = mirror_configs(target, topic)
     if found is None:
-        configs = {**wanted, SOURCE: source.identity, SESSION: session}
-        new = NewTopic(topic, source.partitions, replication_factor, configs)
-        target.create_topics([new])
-        return unserved
+        return None
     # A topic of clients must never become a mirror: its records would have to go.
     identity = found[SOURCE].value if SOURCE in found else None
     if identity is None:
@@ -104,6 +95,26 @@ def claim(
             f"topic '{topic}' mirrors {identity}, and the source has {source.identity}: it was "
             "deleted and created again. Delete the mirrored topic to mirror the new one"
         )
+    return found
+
+
+def claim(
+    source: Source,
+    target: BlockingClient,
+    topic: str,
+    session: str,
+    *,
+    replication_factor: int = -1,
+) -> list[str]:
+    """Make the topic a mirror of that source, written by this session alone; create it if it is
+    missing. Returns the names of configs that are not served here. Raises UserError, KafkaError."""
+    wanted, unserved = served(source.configs)
+    found = check_target(source, target, topic)
+    if found is None:
+        configs = {**wanted, SOURCE: source.identity, SESSION: session}
+        new = NewTopic(topic, source.partitions, replication_factor, configs)
+        target.create_topics([new])
+        return unserved
     target.alter_configs({topic: {**changes(wanted, found), SESSION: session}})
     has = target.partition_count(topic)
     if source.partitions > has:
@@ -116,6 +127,15 @@ def is_current(target: BlockingClient, topic: str, session: str) -> bool:
     """Whether the topic still names this session."""
     found = mirror_configs(target, topic)
     return found is not None and found[SESSION].value == session
+
+
+def sessions_of(target: BlockingClient, topics: Iterable[str]) -> dict[str, str]:
+    """The mirror session of each of these topics that exists; empty: it is no mirror."""
+    names = list(topics)
+    known = target.metadata(names).topics
+    there = [name for name in names if known[name].error_code is ErrorCode.none]
+    found = target.describe_configs(there) if there else {}
+    return {name: configs[SESSION].value or "" for name, configs in found.items()}
 
 
 def was_cut_over(target: BlockingClient, topic: str) -> bool:

@@ -81,6 +81,11 @@ def topic_id(broker: Any, topic: str) -> Any:
         return client.metadata([topic]).topics[topic].topic_id
 
 
+def session_of(broker: Any, topic: str) -> str | None:
+    with BlockingClient(broker.bootstrap) as client:
+        return client.describe_configs([topic])[topic]["josefine.mirror.session"].value
+
+
 def has_some(broker: Any, topic: str) -> bool:
     """Whether a batch is there; the topic may be missing."""
     with BlockingClient(broker.bootstrap) as client:
@@ -95,10 +100,10 @@ def mirrored(source: Any, target: Any, topic: str, *more: str) -> Any:
 
 
 @contextmanager
-def mirroring(source: Any, target: Any, topic: str) -> Iterator[Any]:
+def mirroring(source: Any, target: Any, topic: str, *more: str) -> Iterator[Any]:
     """A running mirror in a process of its own, which is killed in the end."""
     arguments = ("run", "--from", source.bootstrap, "--topic", topic)
-    process = josefine_process(target.bootstrap, "mirror", *arguments)
+    process = josefine_process(target.bootstrap, "mirror", *arguments, *more)
     try:
         yield process
     finally:
@@ -182,12 +187,37 @@ def test_cut_over_without_the_source(source: Any, target: Any) -> None:
     assert mirrored(source, target, "lost").code == 0
     arguments = ("mirror", "cutover", "--topic", "lost")
     assert josefine(target.bootstrap, *arguments).code == 2, "neither --from nor --as-is"
+    # A wrong topic among them ends no mirror of the others.
+    before = session_of(target, "lost")
+    for how in (("--as-is",), ("--from", source.bootstrap)):
+        assert josefine(target.bootstrap, *arguments, "--topic", "none", *how).code == 1
+        assert session_of(target, "lost") == before != ""
     done = josefine(target.bootstrap, *arguments, "--as-is")
     assert done.code == 0, done.err
     assert "lost-0: clients write from offset 5 on" in done.out
     send(target, "lost", range(5))
     again = josefine(target.bootstrap, *arguments, "--as-is")
     assert "topic 'lost' is not a mirror" in again.err
+
+
+def test_idle_mirror_ends_at_a_cut_over_and_leaves_the_groups_alone(
+    source: Any, target: Any
+) -> None:
+    """It appends nothing, so no broker refuses it; the source's offsets are old by now."""
+    create(source, "idle")
+    send(source, "idle", range(5))
+    tp = TopicPartition("idle", 0)
+    with BlockingClient(source.bootstrap) as theirs, BlockingClient(target.bootstrap) as ours:
+        theirs.commit_offsets("idle-1", {tp: 2})
+        with mirroring(source, target, "idle", "--group", "idle-1") as process:
+            wait_until(lambda: has_some(target, "idle"), WAIT_S, "the first record")
+            wait_until(lambda: ours.committed_offsets("idle-1", [tp]) == {tp: 2}, WAIT_S, "group")
+            arguments = ("cutover", "--from", source.bootstrap, "--topic", "idle")
+            assert josefine(target.bootstrap, "mirror", *arguments).code == 0
+            ours.commit_offsets("idle-1", {tp: 5})
+            assert process.wait(WAIT_S) == 0
+        assert ours.committed_offsets("idle-1", [tp]) == {tp: 5}
+    assert "topic 'idle' was cut over" in process.stderr.read()
 
 
 def test_open_transaction_is_awaited_before_the_cut_over(source: Any, target: Any) -> None:
@@ -258,7 +288,8 @@ def test_last_mirror_ends_the_one_before(source: Any, target: Any) -> None:
         wait_until(lambda: has_some(target, "twice"), WAIT_S, "the first record")
         assert mirrored(source, target, "twice").code == 0
         send(source, "twice", range(3))
-        assert process.wait(WAIT_S) == 1
+        # No failure: a service manager must not start it again.
+        assert process.wait(WAIT_S) == 0
     assert "this session no longer mirrors the topic" in process.stderr.read()
 
 

@@ -153,6 +153,25 @@ def test_mirror_before_this_one_may_append_while_it_is_attached() -> None:
     assert not copier(source, target).verdicts
 
 
+def test_topic_of_another_session_stops_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that lags may name the session before this one."""
+    named = {"t": "one"}
+    monkeypatch.setattr(module, "sessions_of", lambda _, topics: {t: named[t] for t in topics})
+    mirror = copier(Side([at(0, b"a")]), Side())
+    assert mirror.own_topics(0.0) == {"t"}
+    named["t"] = "before"
+    assert not mirror.own_topics(1.0), "no group may be moved meanwhile"
+    named["t"] = "one"
+    assert mirror.own_topics(5.0) == {"t"}
+    named["t"] = ""
+    assert not mirror.own_topics(6.0) | mirror.own_topics(10.9)
+    assert not mirror.verdicts
+
+    mirror.own_topics(11.0)
+
+    assert mirror.verdicts[TP].why is Why.FENCED
+
+
 def test_round_that_failed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader has not heard of the session, and the brokers do not say who has it."""
     source, target = Side([at(0, b"a")]), Side()
