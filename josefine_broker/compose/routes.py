@@ -27,7 +27,7 @@ from josefine_broker.host.net.dispatch import (
     Waiting,
 )
 from josefine_broker.host.net.late_answers import LateAnswers
-from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import compiled
 from josefine_broker.wire.apis import APIS, FETCH, PRODUCE
@@ -65,9 +65,11 @@ def produce_turn(
     loop = asyncio.get_running_loop()
     return ProduceTurn(
         compiled,
-        partial(append_alone, ctx, compiled),
-        partial(append_groups, ctx, compiled),
-        partial(append_parts, ctx, compiled),
+        Appends(
+            alone=partial(append_alone, ctx, compiled),
+            groups=partial(append_groups, ctx, compiled),
+            parts=partial(append_parts, ctx, compiled),
+        ),
         partial(is_open, ctx),
         LateAnswers(
             compiled,
@@ -78,6 +80,7 @@ def produce_turn(
         ),
         metrics.connections,
         on_fatal,
+        # What a turn completes is answered at its end, not in the turn after it.
         lambda work: loop.call_soon(answering, work),
     )
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.engine.replicas.plain_batches import Stored
@@ -54,13 +54,17 @@ class Staging(Releasing, Protocol):
     def abort(self) -> bool: ...
 
 
-AppendAlone = Callable[[PlainRequest], Stored | None]
-"""Appends one request. None: nothing was appended."""
-Append = Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
-"""Appends the requests of each partition together; None: nothing was appended."""
-AppendParts = Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
-"""The same, where some requests have several partitions. The second argument has for each of these
-which groups they are in."""
+class Appends(NamedTuple):
+    """How requests are appended. None in place of an outcome: nothing was appended."""
+
+    alone: Callable[[PlainRequest], Stored | None]
+    groups: Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
+    """The requests of each partition together."""
+    parts: Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
+    """The same, where some requests have several partitions. The second argument has for each of
+    these which groups they are in."""
+
+
 Answer = bytes | Later | None
 """None: not served yet."""
 
@@ -72,16 +76,14 @@ class ProduceTurn:
     """The staged requests. One per broker, on the event loop."""
 
     __slots__ = (
-        "_append", "_append_alone", "_append_parts", "_connections", "_is_open", "_late",
+        "_appends", "_connections", "_is_open", "_late",
         "_on_fatal", "_parts", "_plain", "_requests", "_soon", "_started_ns", "_totals", "last",
     )  # fmt: skip
 
     def __init__(
         self,
         plain: PlainProduce,
-        append_alone: AppendAlone,
-        append: Append,
-        append_parts: AppendParts,
+        appends: Appends,
         is_open: Callable[[], bool],
         late: LateAnswers,
         totals: ConnectionStats,
@@ -91,8 +93,7 @@ class ProduceTurn:
         """`is_open`: whether requests may be served without their client's name. `soon` calls a
         function in the next turn of the loop, before that waits for the network."""
         self._plain = plain
-        self._append_alone = append_alone
-        self._append, self._append_parts = append, append_parts
+        self._appends = appends
         self._is_open = is_open
         self._late = late
         self._totals = totals
@@ -117,7 +118,7 @@ class ProduceTurn:
             self.last = None
             return None
         try:
-            stored = self._append_alone(request)
+            stored = self._appends.alone(request)
             if stored is not None and not stored[1]:
                 self._late.stats.record(perf_counter_ns() - self._started_ns)
                 return stored[0][0]
@@ -193,7 +194,7 @@ class ProduceTurn:
             answers = self._answers_with_parts(requests, connections, parts)
         elif len(requests) == 1:
             # What follows, in short: on one connection its cost is part of each round trip.
-            stored = self._append_alone(requests[0])
+            stored = self._appends.alone(requests[0])
             (answer,) = self._answers_of(stored, requests, connections)
             self.last = connections[0]
             if connections[0].answer_staged(requests[0][1], answer):
@@ -217,7 +218,7 @@ class ProduceTurn:
         # A name and an id may be the same topic: two groups of one partition.
         if len(groups) > 1 and (unordered := _naming_both_ways(requests, connections)):
             return self._answers_without(requests, connections, unordered)
-        found = self._append(groups)
+        found = self._appends.groups(groups)
         if len(found) == 1:
             (stored,) = found.values()
             return self._answers_of(stored, requests, connections)
@@ -286,7 +287,7 @@ class ProduceTurn:
                 groups[number].append(part)
                 membership.append(number)
             memberships.append(membership)
-        found = self._append_parts(groups, [each for each in memberships if len(each) > 1])
+        found = self._appends.parts(groups, [each for each in memberships if len(each) > 1])
         # Of each group: what became of its batches, in the order in which they were collected.
         outcomes = [iter(() if placed is None else placed.outcomes) for placed in found]
         starts = [0 if placed is None else placed.log_start_offset for placed in found]

@@ -29,7 +29,7 @@ from josefine_broker.engine.replicas.plain_parts import Placed, append_parts
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import LastBuffers, Peer
 from josefine_broker.host.net.late_answers import LateAnswers, Later
-from josefine_broker.host.net.produce_turn import ProduceTurn
+from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, compiled
 from josefine_broker.wire.apis import FETCH
@@ -148,9 +148,11 @@ class Server:
         late = LateAnswers(plain, refuse, refuse_each, ctx.parked.cancel, metrics.api("Produce"))
         return _Turn(
             plain,
-            partial(self._append_alone, plain),
-            partial(self._append, plain),
-            partial(self._append_parts, plain),
+            Appends(
+                alone=partial(self._append_alone, plain),
+                groups=partial(self._append, plain),
+                parts=partial(self._append_parts, plain),
+            ),
             partial(is_open, ctx),
             late,
             metrics.connections,
@@ -227,7 +229,9 @@ class Server:
         view = memoryview(bytearray(frame))[4:]
         turn = self._turn
         if turn is not None:
-            if turn.last is client and not client.pending and not client.backlog:
+            # Where turns take no time the lives are those that the mutants' seeds were found in.
+            is_alone = turn.last is client and not client.pending and not client.backlog
+            if is_alone and self._process.world.turn_ms:
                 answer = turn.serve_alone(view, client)
                 self._process.world.met["plain request served at once"] += answer is not None
                 if answer is not None:

@@ -11,12 +11,13 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
 from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.engine.replicas.plain_parts import Placed
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
 from josefine_broker.host.net.dispatch import Dispatcher, Peer, Route
 from josefine_broker.host.net.late_answers import LateAnswers
-from josefine_broker.host.net.produce_turn import AppendParts, ProduceTurn
+from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.host.net.server import Server, bind
 from josefine_broker.host.net.throttling import Throttle
 from josefine_broker.host.ticker import Ticker
@@ -31,6 +32,7 @@ from josefine_broker.wire.produce import (
 )
 from tests.support.waiting import wait_until_async
 
+AppendParts = Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
 Handle = Callable[[RequestHeader, Peer, Any], Any]
 Append = Callable[[Key, list[PlainRequest]], "Stored | list[bytes] | None"]
 """What became of the requests of one partition, or their answers."""
@@ -129,9 +131,11 @@ class Serving:
         assert compiled is not None
         return ProduceTurn(
             compiled,
-            append_alone,
-            append_groups,
-            append_parts or (lambda groups, _: [None] * len(groups)),
+            Appends(
+                append_alone,
+                append_groups,
+                append_parts or (lambda groups, _: [None] * len(groups)),
+            ),
             lambda: True,
             LateAnswers(
                 compiled, refuse_late, refuse_parts, self.parked.cancel, self.metrics.api("Produce")

@@ -57,6 +57,24 @@ def test_wake_of_another_key_changes_nothing() -> None:
     assert table.next_deadline_ms() == 100
 
 
+def test_an_event_concerns_whoever_waits_for_its_partition_and_followers_with_notes() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(100)
+    assert not table.awaits(A)
+
+    table.park(waiting, partitions=[A])
+    assert table.awaits(A)
+    assert not table.awaits(B)
+
+    table.wake(A, 0)
+    assert not table.awaits(A)
+
+    assert not table.followers.of(2)  # notes are kept for it from now on
+    assert table.awaits(A)
+    table.wake(A, 0)
+    assert table.followers.of(2) == {A: None}
+
+
 def test_news_for_a_follower_or_of_brokers_wakes_those_who_wait_for_that_and_no_others() -> None:
     table = ParkedRequests()
     by_partition, by_follower, by_brokers = (Waiting(100) for _ in range(3))

@@ -24,7 +24,7 @@ from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.host.net.late_answers import LateAnswers, Later
-from josefine_broker.host.net.produce_turn import PARTS_MAX, ProduceTurn
+from josefine_broker.host.net.produce_turn import PARTS_MAX, Appends, ProduceTurn
 from josefine_broker.records.batch import stamp_crc
 from josefine_broker.records.plain_produce import compiled
 from josefine_broker.wire.apis import PRODUCE
@@ -103,9 +103,13 @@ class Turn(General):
             self.metrics.api("Produce"),
         )  # fmt: skip
         self.turn = ProduceTurn(
-            compiled, partial(append_alone, ctx, compiled), partial(append_groups, ctx, compiled),
-            partial(append_parts, ctx, compiled), partial(is_open, ctx), late,
-            self.metrics.connections, self.fatal.append, lambda work: None,
+            compiled,
+            Appends(
+                partial(append_alone, ctx, compiled), partial(append_groups, ctx, compiled),
+                partial(append_parts, ctx, compiled),
+            ),
+            partial(is_open, ctx), late, self.metrics.connections, self.fatal.append,
+            lambda work: None,
         )  # fmt: skip
 
     def serve_together(self, frames: Iterable[memoryview]) -> None:
