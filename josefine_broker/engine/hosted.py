@@ -233,4 +233,6 @@ class Hosted:
     isr: IsrChanges = field(default_factory=IsrChanges)
     """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
+    restored: int = 0
+    """Damaged ranges that could be read again. Written by `engine/replicas/repair`."""
     traffic: TrafficTable = field(default_factory=TrafficTable)

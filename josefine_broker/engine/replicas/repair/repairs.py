@@ -286,6 +286,7 @@ class Repairs:
         self._end(work)
         self._replay_if_whole(work)
         # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
+        self._ctx.hosted.restored += 1
         self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
 
     def _replay_if_whole(self, work: RepairWork) -> None:
