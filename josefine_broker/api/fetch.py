@@ -462,7 +462,7 @@ class WaitingConsumer(_Waiting):
             hosted is not None
             and self._may_read(hosted)
             and not archived.has_news(self._ctx, self._plan, partition, hosted)
-            # Bytes behind damage were visible before, and could not be read.
+            # Bytes that damage hid were visible before, and could not be read.
             and self._restored == self._ctx.hosted.restored
         ):
             was_held_back = partition in self._held_back

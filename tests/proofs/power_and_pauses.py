@@ -137,7 +137,7 @@ FAULTS: Mapping[str, Fault] = {
 }
 
 
-def run(name: str, seed: int) -> Counter[str]:
+def prove_fault(name: str, seed: int) -> Counter[str]:
     """One history: what was met, and the records acknowledged. Raises what the checkers raise."""
     fault = FAULTS[name]
     world = World(seed, brokers=3, faults=CALM)
@@ -166,7 +166,7 @@ def main() -> int:
         total: Counter[str] = Counter()
         for seed in range(asked.first, asked.first + asked.seeds):
             try:
-                total += run(name, seed)
+                total += prove_fault(name, seed)
             except (AssertionError, CorruptData, KafkaError, Fatal, InvariantBroken) as error:
                 wrong.append(f"{name}, seed {seed}: {error}")
         figures.append(f"{name}: {total['faults']} times, {total['records']} batches acknowledged")

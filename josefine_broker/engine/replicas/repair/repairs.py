@@ -379,7 +379,7 @@ class Repairs:
         """No replica has the missing batch now."""
         try:
             self._use_what_is_left(work, now_ms, is_only=is_only)
-        except OSError as error:  # no file handle, say: its own segment cannot be read now
+        except OSError as error:  # its own segment cannot be read now: no file handle
             self._failed(work, error)
 
     def _use_what_is_left(self, work: RepairWork, now_ms: int, *, is_only: bool) -> None:
