@@ -234,5 +234,6 @@ class Hosted:
     """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
     restored: int = 0
-    """Damaged ranges that could be read again. Written by `engine/replicas/repair`."""
+    """Damaged ranges that could be read again. Written by `engine/replicas/repair/repairs.py` and
+    `engine/replicas/repair/substitute_reads.py`."""
     traffic: TrafficTable = field(default_factory=TrafficTable)

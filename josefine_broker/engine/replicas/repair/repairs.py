@@ -169,7 +169,8 @@ class Repairs:
     def _end(self, work: RepairWork) -> None:
         """The repair is over: its segment was replaced, or is gone."""
         self._close(work)
-        work.hosted.substitutes = None
+        hosted = work.hosted
+        hosted.substitutes = None
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
         self._note_lost(work)
 
