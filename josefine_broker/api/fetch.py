@@ -426,7 +426,7 @@ class _WaitingFollower(_Waiting):
 class WaitingConsumer(_Waiting):
     """Waits for bytes: counts those that become visible to this consumer."""
 
-    __slots__ = ("_held_back", "missing")
+    __slots__ = ("_held_back", "_restored", "missing")
 
     def __init__(
         self,
@@ -440,6 +440,7 @@ class WaitingConsumer(_Waiting):
         super().__init__(ctx, info, request, plan)
         bytes_max = min(request.max_bytes, ctx.settings.fetch.bytes_max)
         self.missing = MissingBytes(min(request.min_bytes, bytes_max), read)
+        self._restored = ctx.hosted.restored
         self._held_back: dict[PartitionKey, int] = {}
         """Partitions where open transactions hide committed records: up to which offset."""
         if request.isolation_level == READ_COMMITTED:
@@ -461,6 +462,8 @@ class WaitingConsumer(_Waiting):
             hosted is not None
             and self._may_read(hosted)
             and not archived.has_news(self._ctx, self._plan, partition, hosted)
+            # Bytes that damage hid were visible before, and could not be read.
+            and self._restored == self._ctx.hosted.restored
         ):
             was_held_back = partition in self._held_back
             reads_committed = self._request.isolation_level == READ_COMMITTED

@@ -233,4 +233,7 @@ class Hosted:
     isr: IsrChanges = field(default_factory=IsrChanges)
     """ISR changes of the partitions that are led here."""
     counters: ReplicaCounters = field(default_factory=ReplicaCounters)
+    restored: int = 0
+    """Damaged ranges that could be read again. Written by `engine/replicas/repair/repairs.py` and
+    `engine/replicas/repair/substitute_reads.py`."""
     traffic: TrafficTable = field(default_factory=TrafficTable)

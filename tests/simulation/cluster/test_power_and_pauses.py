@@ -6,7 +6,7 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.metadata import leader_election
 from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log.log import PartitionLog
-from tests.proofs.power_and_pauses import FAULTS, run
+from tests.proofs.power_and_pauses import FAULTS, prove_fault
 from tests.simulation.cluster.mutants import get
 from tests.simulation.mutating import Mutant, mutated
 
@@ -37,7 +37,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_nothing_acknowledged_is_lost(name: str) -> None:
-    met = run(name, 1)
+    met = prove_fault(name, 1)
 
     assert met["faults"] >= 3
     assert met["records"] > 20
@@ -50,7 +50,7 @@ def test_broken_rule_is_noticed(name: str) -> None:
     with mutated(mutant):
         for seed in range(mutant.seed, mutant.seed + 5):
             try:
-                run(name, seed)
+                prove_fault(name, seed)
             except (AssertionError, CorruptData, KafkaError, Fatal):
                 return
     pytest.fail(f"nobody noticed: {mutant.breaks}")

@@ -169,7 +169,8 @@ class Repairs:
     def _end(self, work: RepairWork) -> None:
         """The repair is over: its segment was replaced, or is gone."""
         self._close(work)
-        work.hosted.substitutes = None
+        hosted = work.hosted
+        hosted.substitutes = None
         self._open.pop((work.tp, work.repair.damage.base_offset), None)
         self._note_lost(work)
 
@@ -286,6 +287,7 @@ class Repairs:
         self._end(work)
         self._replay_if_whole(work)
         # Fetches that waited for the missing batches, see `fetch_follower.read_or_wait`.
+        self._ctx.hosted.restored += 1
         self._ctx.parked.wake(work.tp, self._ctx.clock.monotonic_ms())
 
     def _replay_if_whole(self, work: RepairWork) -> None:
@@ -378,7 +380,7 @@ class Repairs:
         """No replica has the missing batch now."""
         try:
             self._use_what_is_left(work, now_ms, is_only=is_only)
-        except OSError as error:  # no file handle, say: its own segment cannot be read now
+        except OSError as error:  # its own segment cannot be read now: no file handle
             self._failed(work, error)
 
     def _use_what_is_left(self, work: RepairWork, now_ms: int, *, is_only: bool) -> None:

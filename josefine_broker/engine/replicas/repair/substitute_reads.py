@@ -44,6 +44,7 @@ def ask_for_substitutes(ctx: Context, tp: TopicPartition, hosted: HostedPartitio
         if partition.leader_epoch != its.leader_epoch:
             return
         if its.take(records, wanted, partition.high_watermark, partition.epochs):
+            ctx.hosted.restored += 1
             ctx.parked.wake(tp, ctx.clock.monotonic_ms())
         else:
             its.refuse(replica)

@@ -10,8 +10,9 @@ from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.partition.repair.substitutes import AGAIN_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.repair.repairs import Repairs
+from josefine_broker.engine.replicas.repair.substitute_reads import ask_for_substitutes
 from tests.unit.josefine_broker.api.world import values_in
-from tests.unit.josefine_broker.engine.replicas.repair.test_repairs import VALUES, Damaged
+from tests.unit.josefine_broker.engine.replicas.repair.test_repairs import TP, VALUES, Damaged
 
 
 class Slow(Damaged):
@@ -105,3 +106,16 @@ def test_other_replicas_get_none_of_it() -> None:
     cluster.repair(1)
 
     assert values_in(cluster.fetch(1, 2, replica_id=-2)) == []
+
+
+def test_nobody_is_asked_for_a_log_that_may_differ_from_its_leaders() -> None:
+    cluster = Slow()
+    hosted = cluster.hosted(2)
+    hosted.substitute(2, 1, 5, at_least_one=True)
+    hosted.partition.damaged()
+
+    ask_for_substitutes(cluster.ctx[2], TP, hosted)
+
+    assert hosted.substitutes is not None
+    assert not hosted.substitute(2, 1, 5, at_least_one=True)
+    assert not hosted.substitutes.is_asking
