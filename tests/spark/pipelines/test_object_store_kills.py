@@ -46,7 +46,7 @@ def topic_of(place: str, checkpoint: str) -> str:
 
 broker = broker_fixture(*(NewTopic(topic_of(*cell), 1) for cell in CELLS))
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 FILE = """\
 version: 1
