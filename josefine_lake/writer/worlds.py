@@ -24,6 +24,7 @@ from josefine_lake.writer.ports import File
 from josefine_lake.writer.table_writer import World
 from josefine_lake.writer.topic_reader import TopicReader
 from josefine_spark.base.topic_offsets import ByPartition
+from pipelines.config.output_paths import in_s3
 from pipelines.exactly_once.other_chains import ChainName
 from pipelines.sinks.commits import Link
 from pipelines.storage.folders import Folders, TableFolder
@@ -118,7 +119,7 @@ def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:
         folder = folders.open(where)
     except StorageError as error:
         raise verdicts.stopped(table, str(error)) from error
-    if folder is None:
+    if folder is None or not (folder.at is None or in_s3(where)):
         raise verdicts.stopped(table, f"{where}: only folders and S3 are written")
     return folder
 

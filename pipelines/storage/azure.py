@@ -141,7 +141,7 @@ def _settings(conf: Mapping[str, str], host: str) -> dict[str, str]:
 
 
 def _user(settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str] | None:
-    """The fields of an AzureLocation that say who asks; None if the libraries cannot be that."""
+    """The fields of an AzureLocation of the user; None if the libraries cannot be that."""
     kind = settings.get("account.auth.type", "")
     key, sas = settings.get("account.key", ""), settings.get("sas.fixed.token", "")
     if kind in ("", "SharedKey") and key:

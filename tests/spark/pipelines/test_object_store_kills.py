@@ -46,7 +46,7 @@ def topic_of(place: str, checkpoint: str) -> str:
 
 broker = broker_fixture(*(NewTopic(topic_of(*cell), 1) for cell in CELLS))
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 FILE = """\
 version: 1
@@ -72,7 +72,7 @@ def jars() -> str:
     return ",".join(jars_of(POM, NAME))
 
 
-def run(file: Path, bucket: str, fail: str = "") -> subprocess.CompletedProcess[str]:
+def pipeline_run(file: Path, bucket: str, fail: str = "") -> subprocess.CompletedProcess[str]:
     """A process of its own; `fail`: where it dies."""
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "S3_SECRET": SECRET_KEY}
     env |= {"LAB": f"s3a://{bucket}", "JOSEFINE_FAIL": fail}
@@ -100,13 +100,13 @@ def test_a_killed_run_into_a_failing_store_continues_with_each_row_once(
         made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
         assert made.code == 0, made.err
 
-        killed = run(file, bucket, fail=place)
+        killed = pipeline_run(file, bucket, fail=place)
         assert killed.returncode in (137, -9), killed.stderr
         if checkpoint == "deleted":
             store.system.delete_dir(f"{bucket}/checkpoints")
         said = []
         for _ in range(RUNS_MAX):
-            done = run(file, bucket)
+            done = pipeline_run(file, bucket)
             said.append(done.stderr)
             if done.returncode == 0:
                 break

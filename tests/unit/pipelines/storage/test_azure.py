@@ -83,17 +83,18 @@ def test_the_libraries_get_the_user_that_spark_has(given, env, arrow, delta):
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("given", "env"),
     [
-        {},
-        conf(**{"account.auth.type": "Custom", "account.key": "K"}),
-        conf(**OAUTH | {"account.oauth.provider.type": "x.RefreshTokenBasedTokenProvider"}),
-        conf(**OAUTH | {"account.oauth2.client.endpoint": "https://odd"}),
+        ({}, {}),
+        (conf(**{"account.auth.type": "Custom"}), {"AZURE_STORAGE_ACCOUNT_KEY": "E"}),
+        (conf(**{"account.auth.type": "Custom", "account.key": "K"}), {}),
+        (conf(**OAUTH | {"account.oauth.provider.type": "x.RefreshTokenBasedTokenProvider"}), {}),
+        (conf(**OAUTH | {"account.oauth2.client.endpoint": "https://odd"}), {}),
     ],
 )
-def test_a_path_whose_user_the_libraries_cannot_be_is_left_to_spark(given):
-    assert azure_location(PATH, given, {}) is None
-    assert Folders(given, {}).open(PATH) is None
+def test_a_path_whose_user_the_libraries_cannot_be_is_left_to_spark(given, env):
+    assert azure_location(PATH, given, env) is None
+    assert Folders(given, env).open(PATH) is None
 
 
 def test_no_secret_is_in_the_text_of_a_location():
