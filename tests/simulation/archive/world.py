@@ -67,7 +67,7 @@ class World:
         self.slowest_ms = 0
         """The longest time that a runner waited for a turn."""
         self.is_calm = False
-        self.away_until_ms = 0
+        self.away_until_ms = self.off_until_ms = 0
         self.cluster = Cluster(PARTITIONS)
         self.cluster.retention_ms = self.rng.choice([None, 60_000, 200_000])
         self.locations = 0
@@ -246,11 +246,18 @@ class World:
         runner = self.runners[at]
         if runner.runs:
             runner.turn()
-        elif self.believes[at] and self.now_ms >= runner.from_ms:
+        elif self.believes[at] and self.now_ms >= max(runner.from_ms, self.off_until_ms):
             runner.start()
 
     def kill_runner(self) -> None:
         self.rng.choice(self.runners).kill()
+
+    def switch_runners_off(self) -> None:
+        """Nobody runs the archive's writer for a while."""
+        for each in self.runners:
+            each.kill()
+        self.off_until_ms = self.now_ms + self.rng.randrange(300_000)
+        self.met["writers off"] += 1
 
     def move_leases(self) -> None:
         """A new generation; who has lost its lease hears of it later."""
@@ -392,8 +399,10 @@ class World:
             except KafkaError as error:
                 self.met[f"consumer: {error.code.name}"] += 1
                 if error.code is ErrorCode.offset_out_of_range:
-                    first = min((o for p, o in self.content if p == tp and o >= at), default=start)
-                    self.taken(tp, {}, min(first, start))
+                    # It starts at the earliest offset again, once that is known.
+                    first = self.reads[each.leader_id].start(tp, hosted)  # type: ignore[arg-type]
+                    if first is not None:
+                        self.taken(tp, {}, first)
                 return
             if found is None:
                 return
@@ -493,7 +502,7 @@ class World:
 
     def settle(self) -> None:
         """No more faults: the archive gets everything, and a consumer reads it from the start."""
-        self.is_calm = True
+        self.is_calm, self.off_until_ms = True, 0
         for each in self.cluster.partitions.values():
             for at in range(REPLICAS):
                 each.replicate(at)
@@ -511,7 +520,7 @@ class World:
             if self.events % 40 == 0 and is_archived():
                 break
         else:
-            why = [(each.place, each.verdict) for each in self.runners]
+            why = [(each.place, each.failure) for each in self.everybody()]
             raise AssertionError(f"the archive does not get what is left: {why}")
         self.restart_reader()
         for tp in self.positions:
@@ -538,6 +547,7 @@ EVENTS: dict[str, tuple[float, Any]] = {
     "retain": (8, World.retain),
     "turn": (60, World.turn),
     "kill_runner": (0.7, World.kill_runner),
+    "switch_runners_off": (0.25, World.switch_runners_off),
     "move_leases": (0.7, World.move_leases),
     "hear_lease": (2, World.hear_lease),
     "copy_archive": (0.5, World.copy_archive),
