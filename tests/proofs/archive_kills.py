@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Assigned
@@ -119,7 +120,8 @@ class Passes:
             while any(each < end for each, end in zip(at, ends, strict=True)):
                 if stopping.is_set():
                     return ""
-                for message in consumer.consume(1_000, 0.2):
+                messages: list[Any] = consumer.consume(1_000, 0.2)
+                for message in messages:
                     if message.error() is not None:
                         return f"the consumer got {message.error()}"
                     number, partition = int(message.value().split()[0]), message.partition()
