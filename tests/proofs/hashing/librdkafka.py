@@ -28,7 +28,8 @@ def read(bootstrap: str, topic: str, partitions: int) -> dict[str, Any]:
         }
     )
     consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
-    found, last, ended = Sum(), dict.fromkeys(range(partitions), -1), set()
+    found, last = Sum(), dict.fromkeys(range(partitions), -1)
+    ended: set[int] = set()
     try:
         while len(ended) < partitions:
             messages: list[Any] = consumer.consume(10_000, 0.5)

@@ -122,21 +122,23 @@ class World:
             calm = SimpleNamespace(world=self, called=lambda place: self.cluster)
             yield Client(calm)  # type: ignore[arg-type]
 
-        self.archives = Archives(client, {})
+        self.archives = Archives(client, {})  # type: ignore[arg-type]
         self.archives._found = Discovered(tables={TOPIC: self.table})
         self.asked: list[tuple[Any, Any]] = []
 
     def new_reads(self, at: int) -> ArchiveReads:
         """A broker's reads below its local start."""
-        skew_ms = {id(each): each.replicas[at] for each in self.cluster.partitions.values()}
-        first = next(iter(skew_ms.values()))
-        clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms + first.skew_ms)
+        replica = next(iter(self.cluster.partitions.values())).replicas[at]
+        clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms + replica.skew_ms)
         ctx = SimpleNamespace(
             clock=clock,
             ports=SimpleNamespace(tell=lambda *of, **more: None),
             parked=SimpleNamespace(wake=lambda *of: None),
         )
-        ask = lambda question, deadline_ms, on_answer: self.asked.append((question, on_answer))  # noqa: E731
+
+        def ask(question: Any, deadline_ms: int, on_answer: Any) -> None:
+            self.asked.append((question, on_answer))
+
         return ArchiveReads(ctx, ask, lambda question: None)  # type: ignore[arg-type]
 
     @contextmanager

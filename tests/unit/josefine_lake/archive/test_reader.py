@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,7 +18,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.groups import Committed
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import ArchiveTable
-from josefine_lake.archive.serve import Archives, answered
+from josefine_lake.archive.serve import Archives, Handler, Server, answered
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.discovery import Discovered
@@ -133,3 +134,19 @@ def test_small_parts_are_taken_from_one_window_until_the_next_look(tmp_path: Pat
     expected = [([0, 1, 3, 4, 9], 10), ([1, 3], 4), ([4], 5), ([], 9), ([9], 10), ([0], 1)]
     assert taken == expected * 2
     assert (calls, read.call_count) == (2, 3)
+
+
+def test_connection_without_a_question_ends_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers keep idle connections, and open new ones."""
+    monkeypatch.setattr(Handler, "timeout", 0.05)
+    archives = Archives(lambda: pytest.fail("no cluster is asked"), {})
+    with (
+        Server(0, archives) as server,
+        socket.create_connection(server.server_address[:2], 20) as stream,
+    ):
+        server.handle_request()
+        assert stream.recv(1) == b""
+
+    assert capfd.readouterr().err == ""
