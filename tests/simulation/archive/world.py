@@ -67,6 +67,7 @@ class World:
         self.slowest_ms = 0
         """The longest time that a runner waited for a turn."""
         self.is_calm = False
+        self.keeps = 0
         self.away_until_ms = self.off_until_ms = 0
         self.cluster = Cluster(PARTITIONS)
         self.cluster.retention_ms = self.rng.choice([None, 60_000, 200_000])
@@ -236,11 +237,15 @@ class World:
     def retain(self) -> None:
         """Local retention: every segment that may go, goes."""
         for tp, each in self.cluster.partitions.items():
-            offsets = each.deletable(str(self.cluster.topic_id), self.now_ms)
+            offsets = each.deletable(str(self.cluster.topic_id), self.now_ms, self.keeps)
             for offset in offsets:
                 self.may_delete(tp, offset, each.leader.records[offset])
             each.delete(offsets)
             self.met["record deleted locally"] += len(offsets)
+
+    def alter_retention(self) -> None:
+        """A person changes how much stays on brokers."""
+        self.keeps = self.rng.choice([0, 0, 10, 30])
 
     def turn(self) -> None:
         """A runner goes on, or starts."""
@@ -547,6 +552,7 @@ EVENTS: dict[str, tuple[float, Any]] = {
     "ask_coordinator": (15, World.ask_coordinator),
     "lose_coordinator": (0.3, World.lose_coordinator),
     "retain": (8, World.retain),
+    "alter_retention": (1, World.alter_retention),
     "turn": (60, World.turn),
     "kill_runner": (0.7, World.kill_runner),
     "switch_runners_off": (0.25, World.switch_runners_off),
