@@ -2,14 +2,15 @@
 
 Rules: the newest version that was looked at is read, and looked at again when a range is not in it;
 files are found by the statistics in the Delta log, row groups by those in the files; memory is
-bounded by a window of offsets, which shrinks for large records.
+bounded by a window of offsets, which shrinks for large records. The last windows are kept: a reader
+that takes small parts one after another would have whole row groups decoded for each of them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +30,9 @@ from pipelines.storage.folders import Folders
 WINDOW = 16_384
 """Offsets that are read at a time, at first."""
 WINDOW_MAX = 1 << 22
-WINDOW_BYTES = 16 << 20
+WINDOW_BYTES = 32 << 20
+KEPT_MAX = 4
+"""Windows that are kept: one for each partition that is read at the same time."""
 NO_OFFSET = -1
 PLAIN_READER = 1
 """Protocol version of tables whose files have exactly their rows, under the columns' names."""
@@ -38,6 +41,21 @@ HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 BOUNDS = ("min.partition", "max.partition", "min.offset", "max.offset")
 ANY = (0, 2**31, 0, 2**63 - 1)
 """Of a file without statistics, which may have any row."""
+
+
+class Window(NamedTuple):
+    """All rows of a partition's offsets from `first` on, below `until`, in their order."""
+
+    first: int
+    until: int
+    rows: Any
+    offsets: Any
+    """Of the rows, as numbers."""
+
+    def between(self, offset: int, end: int) -> Any:
+        """The rows of these offsets."""
+        at, stop = self.offsets.searchsorted([offset, end])
+        return self.rows.slice(at, stop - at)
 
 
 class ArchiveTable:
@@ -56,6 +74,8 @@ class ArchiveTable:
         self._files: list[tuple[str, int, int, int, int]] = []
         self._starts: dict[int, int] = {}
         self._window = WINDOW
+        self._kept: dict[int, Window] = {}
+        """By partition; the one that was used last is the last one."""
 
     def look(self) -> None:
         """Look at the newest version. Raises DeltaError, OSError."""
@@ -64,6 +84,7 @@ class ArchiveTable:
         tip, _ = self._log.last_tip()
         self.looked_s = time.monotonic()
         self._starts.clear()  # retention moves them
+        self._kept.clear()
         try:
             options = dict(self._folder.options) or None
             table = DeltaTable(self._folder.path, storage_options=options)
@@ -144,14 +165,22 @@ class ArchiveTable:
         Empty only if there is none up to `end`. Raises OSError, CorruptData."""
         found = ARCHIVE_SCHEMA.empty_table()
         while offset < end and not found.num_rows:
-            until = min(end, offset + self._window)
-            found = self._between(partition, offset, until)
-            if found.nbytes > WINDOW_BYTES and self._window > 1:
-                self._window = max(1, self._window // 4)
-            elif found.nbytes < WINDOW_BYTES // 8:
-                self._window = min(WINDOW_MAX, self._window * 2)
-            offset = until
+            window = self._kept.pop(partition, None)
+            if window is None or not window.first <= offset < window.until:
+                window = self._read(partition, offset, min(end, offset + self._window))
+            self._kept[partition] = window
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            found, offset = window.between(offset, end), min(window.until, end)
         return found, offset
+
+    def _read(self, partition: int, offset: int, until: int) -> Window:
+        found = self._between(partition, offset, until)
+        if found.nbytes > WINDOW_BYTES and self._window > 1:
+            self._window = max(1, self._window // 4)
+        elif found.nbytes < WINDOW_BYTES // 8:
+            self._window = min(WINDOW_MAX, self._window * 2)
+        return Window(offset, until, found, found.column("offset").to_numpy())
 
     def _between(self, partition: int, offset: int, end: int) -> Any:
         paths = [

@@ -233,8 +233,9 @@ def prove(folder: Path, count: int, names: list[str]) -> int:
     # Nothing is stopped between the phases: the hash before is of the same topic.
     (port,) = free_ports(1)
     location = folder / "lake"
-    overrides = {"log__archive_reader_port": port, "log__retention_check_interval_ms": 1_000}
-    with BrokerProcess(folder / "broker", **overrides) as broker:
+    with BrokerProcess(
+        folder / "broker", log__archive_reader_port=port, log__retention_check_interval_ms=1_000
+    ) as broker:
         configs = {
             "remote.storage.enable": "true",
             "josefine.archive.location": str(location),

@@ -17,7 +17,7 @@ from josefine_broker.base.archive_note import ArchiveNote, archive_note
 FRESH_MS = 60_000
 """How long a look at the archive counts."""
 HEARD_MS = 10_000
-"""The longest pause between two answers of the coordinator after which a new look is a fresh one."""
+"""The longest pause between two answers of the coordinator after which a new look is fresh."""
 NOTHING = 0
 """No record may be deleted."""
 START = "start `josefine archive run`"

@@ -28,10 +28,12 @@ def read(bootstrap: str, topic: str, partitions: int) -> dict[str, Any]:
         }
     )
     consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
-    found, last, ended = Sum(), dict.fromkeys(range(partitions), -1), set()
+    found, last = Sum(), dict.fromkeys(range(partitions), -1)
+    ended: set[int] = set()
     try:
         while len(ended) < partitions:
-            for message in consumer.consume(10_000, 0.5):
+            messages: list[Any] = consumer.consume(10_000, 0.5)
+            for message in messages:
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())

@@ -98,12 +98,13 @@ class Partition:
         committed = decide.Committed(offset.offset, offset.metadata)
         leader.witness = decide.heard(leader.witness, committed, now_ms + leader.skew_ms)
 
-    def deletable(self, topic_id: str, now_ms: int) -> range:
-        """The offsets that retention deletes now: whole segments, as many as it may."""
+    def deletable(self, topic_id: str, now_ms: int, keeps: int) -> range:
+        """The offsets that retention deletes now: whole segments, as many as it may. `keeps`:
+        records that local retention keeps in any case."""
         leader = self.leader
         log = decide.LogPart(leader.start, self.high_watermark, self._epoch_of)
         bound = decide.archived_end(leader.witness, topic_id, now_ms + leader.skew_ms, log)
-        end = min(bound.end, self.high_watermark, len(leader.records) - 1)
+        end = min(bound.end, self.high_watermark - keeps, len(leader.records) - 1)
         return range(leader.start, max(leader.start, end - end % SEGMENT))
 
     def delete(self, offsets: range) -> None:

@@ -130,7 +130,8 @@ class Runner:
         """Where it waits for its turn; empty: it does not run."""
         self.is_leaving = False
         """It has heard that its lease is another's."""
-        self.verdict = ""
+        self.verdict = self.failure = ""
+        """Why it stopped last, as a verdict for a person and in any case."""
         self.from_ms = 0
         """It starts again from this time on."""
         self._dies = False
@@ -198,7 +199,9 @@ class Runner:
             self.from_ms = self.world.now_ms + pause_ms
             why = "" if verdict in AGAIN else (verdict.name if verdict else error.stopped.what)
             self.world.met[f"stop {(verdict or Verdict.TABLE_BEHIND).name.lower()}"] += 1
-        except FAILURES:
+            self.failure = str(error)
+        except FAILURES as error:
+            self.failure = f"{type(error).__name__}: {error}"
             self.from_ms = self.world.now_ms + PAUSES_MS[0]
         except BaseException as error:
             self._broken = error

@@ -67,7 +67,8 @@ class World:
         self.slowest_ms = 0
         """The longest time that a runner waited for a turn."""
         self.is_calm = False
-        self.away_until_ms = 0
+        self.keeps = 0
+        self.away_until_ms = self.off_until_ms = 0
         self.cluster = Cluster(PARTITIONS)
         self.cluster.retention_ms = self.rng.choice([None, 60_000, 200_000])
         self.locations = 0
@@ -122,21 +123,23 @@ class World:
             calm = SimpleNamespace(world=self, called=lambda place: self.cluster)
             yield Client(calm)  # type: ignore[arg-type]
 
-        self.archives = Archives(client, {})
+        self.archives = Archives(client, {})  # type: ignore[arg-type]
         self.archives._found = Discovered(tables={TOPIC: self.table})
         self.asked: list[tuple[Any, Any]] = []
 
     def new_reads(self, at: int) -> ArchiveReads:
         """A broker's reads below its local start."""
-        skew_ms = {id(each): each.replicas[at] for each in self.cluster.partitions.values()}
-        first = next(iter(skew_ms.values()))
-        clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms + first.skew_ms)
+        replica = next(iter(self.cluster.partitions.values())).replicas[at]
+        clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms + replica.skew_ms)
         ctx = SimpleNamespace(
             clock=clock,
             ports=SimpleNamespace(tell=lambda *of, **more: None),
             parked=SimpleNamespace(wake=lambda *of: None),
         )
-        ask = lambda question, deadline_ms, on_answer: self.asked.append((question, on_answer))  # noqa: E731
+
+        def ask(question: Any, deadline_ms: int, on_answer: Any) -> None:
+            self.asked.append((question, on_answer))
+
         return ArchiveReads(ctx, ask, lambda question: None)  # type: ignore[arg-type]
 
     @contextmanager
@@ -234,11 +237,15 @@ class World:
     def retain(self) -> None:
         """Local retention: every segment that may go, goes."""
         for tp, each in self.cluster.partitions.items():
-            offsets = each.deletable(str(self.cluster.topic_id), self.now_ms)
+            offsets = each.deletable(str(self.cluster.topic_id), self.now_ms, self.keeps)
             for offset in offsets:
                 self.may_delete(tp, offset, each.leader.records[offset])
             each.delete(offsets)
             self.met["record deleted locally"] += len(offsets)
+
+    def alter_retention(self) -> None:
+        """A person changes how much stays on brokers."""
+        self.keeps = self.rng.choice([0, 0, 10, 30])
 
     def turn(self) -> None:
         """A runner goes on, or starts."""
@@ -246,11 +253,18 @@ class World:
         runner = self.runners[at]
         if runner.runs:
             runner.turn()
-        elif self.believes[at] and self.now_ms >= runner.from_ms:
+        elif self.believes[at] and self.now_ms >= max(runner.from_ms, self.off_until_ms):
             runner.start()
 
     def kill_runner(self) -> None:
         self.rng.choice(self.runners).kill()
+
+    def switch_runners_off(self) -> None:
+        """Nobody runs the archive's writer for a while."""
+        for each in self.runners:
+            each.kill()
+        self.off_until_ms = self.now_ms + self.rng.randrange(300_000)
+        self.met["writers off"] += 1
 
     def move_leases(self) -> None:
         """A new generation; who has lost its lease hears of it later."""
@@ -392,8 +406,10 @@ class World:
             except KafkaError as error:
                 self.met[f"consumer: {error.code.name}"] += 1
                 if error.code is ErrorCode.offset_out_of_range:
-                    first = min((o for p, o in self.content if p == tp and o >= at), default=start)
-                    self.taken(tp, {}, min(first, start))
+                    # It starts at the earliest offset again, once that is known.
+                    first = self.reads[each.leader_id].start(tp, hosted)  # type: ignore[arg-type]
+                    if first is not None:
+                        self.taken(tp, {}, first)
                 return
             if found is None:
                 return
@@ -493,7 +509,7 @@ class World:
 
     def settle(self) -> None:
         """No more faults: the archive gets everything, and a consumer reads it from the start."""
-        self.is_calm = True
+        self.is_calm, self.off_until_ms = True, 0
         for each in self.cluster.partitions.values():
             for at in range(REPLICAS):
                 each.replicate(at)
@@ -511,7 +527,7 @@ class World:
             if self.events % 40 == 0 and is_archived():
                 break
         else:
-            why = [(each.place, each.verdict) for each in self.runners]
+            why = [(each.place, each.failure) for each in self.everybody()]
             raise AssertionError(f"the archive does not get what is left: {why}")
         self.restart_reader()
         for tp in self.positions:
@@ -536,8 +552,10 @@ EVENTS: dict[str, tuple[float, Any]] = {
     "ask_coordinator": (15, World.ask_coordinator),
     "lose_coordinator": (0.3, World.lose_coordinator),
     "retain": (8, World.retain),
+    "alter_retention": (1, World.alter_retention),
     "turn": (60, World.turn),
     "kill_runner": (0.7, World.kill_runner),
+    "switch_runners_off": (0.25, World.switch_runners_off),
     "move_leases": (0.7, World.move_leases),
     "hear_lease": (2, World.hear_lease),
     "copy_archive": (0.5, World.copy_archive),

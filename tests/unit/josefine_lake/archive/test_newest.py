@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 from josefine_broker.base.archive_note import ArchivedRecord
+from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.client.io_blocking import FetchedPartition
 from josefine_lake.archive import newest
 from josefine_lake.archive.notes import ArchiveNotes
-from josefine_lake.archive.writer import ArchiveWriter
+from josefine_lake.archive.writer import ArchiveReader, ArchiveWriter
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.state import TableState
@@ -219,3 +221,20 @@ def test_offset_of_a_marker_or_an_aborted_record_is_a_witness_too() -> None:
     assert newest.records_in(read) == (ArchivedRecord(6, 3), ArchivedRecord(6, 3))
     assert newest.is_there([read], TP, ArchivedRecord(6, 2)) is False
     assert newest.is_there([read], TP, ArchivedRecord(6, 3)) is True
+
+
+def test_archives_reader_reports_the_ends_of_what_it_read() -> None:
+    data = batch_of(b"0", b"1", base_offset=4, leader_epoch=2)
+    answer = FetchedPartition(
+        records=memoryview(data),
+        high_watermark=6,
+        last_stable_offset=6,
+        log_start_offset=0,
+        error_code=ErrorCode.none,
+    )
+    client = mock.Mock()
+    client.fetch.return_value = {TP: answer}
+
+    (read,) = ArchiveReader(client, TOPIC).fetch({TP: 5}, 0)
+
+    assert read.ends == (ArchivedRecord(5, 2), ArchivedRecord(5, 2))

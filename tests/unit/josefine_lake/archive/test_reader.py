@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,7 +18,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.groups import Committed
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import ArchiveTable
-from josefine_lake.archive.serve import Archives, answered
+from josefine_lake.archive.serve import Archives, Handler, Server, answered
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.discovery import Discovered
@@ -106,3 +107,46 @@ def test_archive_that_is_gone_is_an_error_and_a_new_one_has_no_records(
         assert "had them up to 7: bring it back" in answer["error"]
     else:
         assert (answer["start"], answer["error"]) == (-1, "")
+
+
+def test_small_parts_are_taken_from_one_window_until_the_next_look(tmp_path: Path) -> None:
+    """Each read of the files decodes whole row groups."""
+    rows = [
+        {"topic": "t", "partition": p, "offset": at, "timestamp": 0, "timestampType": 0}
+        for p in (0, 1)
+        for at in (0, 1, 3, 4, 9)
+    ]
+    write_deltalake(str(tmp_path), pa.Table.from_pylist(rows, schema=ARCHIVE_SCHEMA))
+    table = ArchiveTable(
+        TableTopic(topic="t", location=str(tmp_path), dead_letter=None, is_archive=True), {}
+    )
+    table.look()
+    taken = []
+    with mock.patch.object(table, "_between", wraps=table._between) as read:
+        for partition in (0, 1):
+            for offset, end in ((0, 10), (1, 4), (4, 5), (5, 9), (9, 10), (0, 1)):
+                found, until = table.rows(partition, offset, end)
+                taken.append((found.column("offset").to_pylist(), until))
+        calls = read.call_count
+        table.look()
+        table.rows(0, 4, 5)
+
+    expected = [([0, 1, 3, 4, 9], 10), ([1, 3], 4), ([4], 5), ([], 9), ([9], 10), ([0], 1)]
+    assert taken == expected * 2
+    assert (calls, read.call_count) == (2, 3)
+
+
+def test_connection_without_a_question_ends_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers keep idle connections, and open new ones."""
+    monkeypatch.setattr(Handler, "timeout", 0.05)
+    archives = Archives(lambda: pytest.fail("no cluster is asked"), {})
+    with (
+        Server(0, archives) as server,
+        socket.create_connection(server.server_address[:2], 20) as stream,
+    ):
+        server.handle_request()
+        assert stream.recv(1) == b""
+
+    assert capfd.readouterr().err == ""
