@@ -19,7 +19,7 @@ class WithoutPandas:
 
 def use_little_memory(env: Mapping[str, str]) -> None:
     """For a writer or reader of tables: the system's pool, and no pandas."""
-    sys.meta_path.insert(0, WithoutPandas())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, WithoutPandas())
     use_system_pool(env)
 
 
