@@ -26,7 +26,8 @@ class Archives:
         self._clock = clock
         self._client = None if reader_port is None else ArchiveClient(reader_port, clock)
         if self._client is not None:
-            ctx.ports.archive = ArchiveReads(ctx, self._client.ask, self._client.ask_time)
+            ask = self._client
+            ctx.ports.archive = ArchiveReads(ctx, ask.ask, ask.ask_time, ask.ask_epoch)
 
     def step(self) -> None:
         """Periodic: ask what archives have, and report where retention waits for them."""

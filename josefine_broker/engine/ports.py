@@ -151,6 +151,14 @@ class ArchivePort(Protocol):
         """The search for the first record that is not older, in archive and log."""
         ...
 
+    def epoch_end(
+        self, tp: TopicPartition, hosted: HostedPartition, epoch: int
+    ) -> Callable[[], tuple[int, int] | None]:
+        """The question, to be asked outside the broker's thread, for the largest archived leader
+        epoch up to this one below the local start, and for its end: (epoch, end offset); None: no
+        record has a later one. It raises KafkaError."""
+        ...
+
     def start(self, tp: TopicPartition, hosted: HostedPartition) -> int | None:
         """The first offset of archive and log together; None: not known yet."""
         ...

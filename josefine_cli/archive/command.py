@@ -90,7 +90,7 @@ def run(
         raise UsageError(f"--target-lag {target_lag}: expected a time such as {FORMS}")
     need("the archive's writer", *PACKAGES)
     from josefine_lake.writer import failpoints
-    from josefine_lake.writer.data_file import use_little_memory
+    from josefine_lake.writer.little_memory import use_little_memory
 
     failpoints.arm(os.environ)
     use_little_memory(os.environ)
@@ -242,11 +242,12 @@ def serve(
     import select
     import threading
 
-    from josefine_lake.archive.serve import Archives
-    from josefine_lake.archive.serve import serve as listen
-    from josefine_lake.writer.data_file import use_little_memory
+    from josefine_lake.writer.little_memory import use_little_memory
 
     use_little_memory(os.environ)
+    from josefine_lake.archive.serve import Archives
+    from josefine_lake.archive.serve import serve as listen
+
     where = checked_addresses(bootstrap_of(bootstrap))
     security = configured_security(os.environ, where)
     ended = threading.Event()

@@ -78,9 +78,9 @@ def sql(
     from josefine_lake.query.answer import answering
     from josefine_lake.query.brokers import Cluster
     from josefine_lake.query.plan import Options
-    from josefine_lake.writer.data_file import use_little_memory
+    from josefine_lake.writer.little_memory import use_system_pool
 
-    use_little_memory(os.environ)
+    use_system_pool(os.environ)
     options = Options(
         tail=tail,
         versions=dict(map(_version, at or [])),

@@ -98,7 +98,7 @@ def run(
     # Before any table is opened: a writer that could not finish must not start.
     need("the table writer", *PACKAGES)
     from josefine_lake.writer import failpoints
-    from josefine_lake.writer.data_file import use_little_memory
+    from josefine_lake.writer.little_memory import use_little_memory
 
     failpoints.arm(os.environ)
     use_little_memory(os.environ)

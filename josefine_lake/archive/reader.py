@@ -160,6 +160,38 @@ class ArchiveTable:
                     best = found if best is None else min(best, found)
         return best
 
+    def epoch_end(self, partition: int, epoch: int, end: int) -> tuple[int, int] | None:
+        """(offset of the first record below `end` of a later leader epoch, the largest epoch of the
+        records before it, or `epoch` without any). None: no record below `end` is of a later one.
+        Raises OSError, CorruptData."""
+        later = pc.field("leader_epoch") > epoch
+        first_later: int | None = None
+        for path, low, top, first, _ in self._files:
+            if first >= end or (first_later is not None and first > first_later):
+                break
+            if low <= partition <= top:
+                found = self._offsets(path, partition, end, later)
+                if found.num_rows:
+                    at = pc.min(found.column("offset")).as_py()
+                    first_later = at if first_later is None else min(first_later, at)
+        if first_later is None:
+            return None
+        newest = (-1, epoch)
+        for path, low, top, first, last in sorted(self._files, key=lambda each: -each[4]):
+            if last <= newest[0]:
+                break
+            if low <= partition <= top and first < first_later:
+                found = self._offsets(path, partition, first_later, ~later)
+                if found.num_rows:
+                    row = found.sort_by([("offset", "descending")]).slice(0, 1).to_pylist()[0]
+                    newest = max(newest, (row["offset"], row["leader_epoch"]))
+        return first_later, newest[1]
+
+    def _offsets(self, path: str, partition: int, end: int, wanted: Any) -> Any:
+        """The offsets and leader epochs below `end` of the wanted rows of a partition in a file."""
+        rows = self._of(partition) & (pc.field("offset") < end) & wanted
+        return self._dataset([path]).to_table(columns=["offset", "leader_epoch"], filter=rows)
+
     def rows(self, partition: int, offset: int, end: int) -> tuple[Any, int]:
         """(some rows from `offset` on, below `end`; the end of the range that they are all of).
         Empty only if there is none up to `end`. Raises OSError, CorruptData."""

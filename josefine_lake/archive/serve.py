@@ -2,8 +2,9 @@
 
 Protocol: one JSON object in a line per request, `{topic, topic_id, partition, offset, end, bytes}`;
 the answer is one, `{size, next, start, error}`, followed by `size` bytes of record batches. With
-`time` for `offset` and `bytes` it is `{size, offset, timestamp, error}`. A connection may ask
-again. It listens on this machine alone, because it asks nobody who they are.
+`time` for `offset` and `bytes` it is `{size, offset, timestamp, error}`, with `epoch`
+`{size, offset, epoch, error}`. A connection may ask again. It listens on this machine alone,
+because it asks nobody who they are.
 """
 
 from __future__ import annotations
@@ -108,6 +109,16 @@ class Archives:
             check_topic(table, str(asked["topic_id"]))
             return table.at_time(partition, int(asked["time"]), end)
 
+    def epoch_end(self, asked: Mapping[str, Any]) -> tuple[int, int] | None:
+        """(offset of the first record of a later leader epoch, the epoch before it). Raises as
+        `read` does."""
+        partition, end = int(asked["partition"]), int(asked["end"])
+        lock, table = self._table(str(asked["topic"]))
+        with lock:
+            table.look()
+            check_topic(table, str(asked["topic_id"]))
+            return table.epoch_end(partition, int(asked["epoch"]), end)
+
     def _refuse_gone(self, table: ArchiveTable, topic_id: str, partition: int) -> None:
         """Raise LookupError for an archive without records of which brokers know that it had some:
         consumers would skip them. Its folder may be on a file system that is not mounted."""
@@ -161,6 +172,9 @@ def answered(archives: Archives, line: bytes) -> tuple[dict[str, Any], bytes]:
         if "time" in asked:
             offset, time_ms = archives.at_time(asked) or (-1, -1)
             return {"size": 0, "offset": offset, "timestamp": time_ms, "error": ""}, b""
+        if "epoch" in asked:
+            offset, epoch = archives.epoch_end(asked) or (-1, -1)
+            return {"size": 0, "offset": offset, "epoch": epoch, "error": ""}, b""
         found, start = archives.read(asked)
     except (LookupError, ValueError, TypeError, StoppedTable) as error:
         return {"size": 0, "next": -1, "start": -1, "error": f"{error}"}, b""

@@ -8,7 +8,6 @@ left to VACUUM after a crash.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,13 +102,6 @@ class DataFile:
             self._unseen.add(rows)
             self._writer.write_table(rows, row_group_size=self.rows)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
-
-
-def use_little_memory(env: Mapping[str, str]) -> None:
-    """Let Arrow return freed memory to the system at once: its own pools keep row groups that are
-    written. The environment's choice comes first."""
-    if "ARROW_DEFAULT_MEMORY_POOL" not in env:
-        pa.set_memory_pool(pa.system_memory_pool())
 
 
 def _opened(folder: TableFolder, name: str) -> Any:

@@ -27,7 +27,7 @@ from josefine_broker.records.builder import Record, build_batch
 from josefine_lake.query.answer import answering
 from josefine_lake.query.brokers import Cluster
 from josefine_lake.query.plan import Options
-from josefine_lake.writer.data_file import use_little_memory
+from josefine_lake.writer.little_memory import use_system_pool
 from tests.support.broker import BrokerProcess
 
 SCHEMA = "id BIGINT, customer STRING, country STRING, amount DOUBLE, created TIMESTAMP"
@@ -57,7 +57,7 @@ def main() -> None:
         BrokerProcess(Path(folder) / "broker") as broker,
         BlockingClient(broker.bootstrap) as client,
     ):
-        use_little_memory(os.environ)
+        use_system_pool(os.environ)
         place = f"{folder}/orders"
         make_topic(client, "orders", place)
         make_topic(client, "tail", "")

@@ -30,6 +30,7 @@ from pipelines.config.loader import load
 from pipelines.config.validate import validate
 from pipelines.model.pipeline import Source
 from pipelines.sources.josefine import JosefineKind, first_record_ms, options_of
+from tests.integration.test_table_metrics import health, metric, metrics
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine, josefine_process
 from tests.support.fixtures import broker_fixture
@@ -106,13 +107,24 @@ def test_segments_go_once_the_archive_has_them_and_never_after_it_was_dropped(
     assert "has nothing of this partition yet" in waits(broker)
     assert local_start(broker, "kept") == 0
 
-    with writer(broker):
+    with writer(broker) as process:
+        assert process.stderr is not None
+        at = process.stderr.readline().rpartition("http://")[2].removesuffix("/metrics\n")
         wait_until(lambda: local_start(broker, "kept") > 0, WAIT_S, "segments deleted")
         start = local_start(broker, "kept")
+        shown = metrics(at)
+        assert shown['josefine_archive_end_offset{partition="0",topic="kept"}'] == 40
+        assert metric(at, "archive_records_total", "kept") == 40
+        assert metric(at, "archive_lag_seconds", "kept") == 0
+        assert time.time() - (metric(at, "archive_look_timestamp_seconds", "kept") or 0) < 60
         assert archived(lake)[:start] == list(range(start))
 
         shutil.rmtree(lake)
         wait_until(lambda: "dropped" in waits_after_more(broker), WAIT_S, "the drop is noticed")
+        wait_until(
+            lambda: metric(at, "archive_stopped", "kept") == 1, WAIT_S, "the metric of the stop"
+        )
+        assert health(at)[0] == 503
         start = local_start(broker, "kept")
         sent(broker, "kept", 40)
         wait_until(lambda: "dropped" in waits(broker), WAIT_S, "retention waits")

@@ -64,6 +64,18 @@ class TimeQuestion(NamedTuple):
     end: int
 
 
+class EpochQuestion(NamedTuple):
+    """The first record below `end` of a leader epoch after this one, and the epoch before it."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    epoch: int
+    end: int
+
+
+AskEpoch = Callable[[EpochQuestion], tuple[int, int] | None]
+"""Its (leader epoch, offset), as `AskTime`. Raises KafkaError."""
 AskTime = Callable[[TimeQuestion], tuple[int, int] | None]
 """Its (offset, timestamp), on any thread, which waits. Raises KafkaError."""
 
@@ -123,10 +135,17 @@ class MissingReader:
 class ArchiveReads:
     """Implements `engine.ports.ArchivePort`. Mutable; on the broker's thread."""
 
-    def __init__(self, ctx: Context, ask: Ask, ask_time: AskTime) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        ask: Ask,
+        ask_time: AskTime,
+        ask_epoch: AskEpoch = lambda question: None,
+    ) -> None:
         self._ctx = ctx
         self._ask_reader = ask
         self._ask_time = ask_time
+        self._ask_epoch = ask_epoch
         self._chunks = Chunks()
         self._starts: dict[Place, int] = {}
         self._nothing_below: dict[Place, int] = {}
@@ -199,6 +218,14 @@ class ArchiveReads:
             return local
         question = TimeQuestion(tp.topic, hosted.topic_id, tp.partition, timestamp_ms, end)
         return ArchiveSearch(self._ask_time, question, local)
+
+    def epoch_end(
+        self, tp: TopicPartition, hosted: HostedPartition, epoch: int
+    ) -> Callable[[], tuple[int, int] | None]:
+        """See ArchivePort."""
+        end = hosted.log.log_start_offset
+        question = EpochQuestion(tp.topic, hosted.topic_id, tp.partition, epoch, end)
+        return partial(self._ask_epoch, question)
 
     def _ask(self, tp: TopicPartition, place: Place, offset: int, end: int) -> None:
         now_ms = self._ctx.clock.monotonic_ms()

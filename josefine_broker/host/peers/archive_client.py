@@ -17,6 +17,7 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.engine.replicas.archive_reads import (
     ArchiveAnswer,
     ArchiveQuestion,
+    EpochQuestion,
     TimeQuestion,
 )
 
@@ -54,8 +55,17 @@ class ArchiveClient:
         task.add_done_callback(self._tasks.discard)
 
     def ask_time(self, question: TimeQuestion) -> tuple[int, int] | None:
-        """Implements `archive_reads.AskTime`: on a worker's thread, with a connection of its own.
-        Raises KafkaError."""
+        """Implements `archive_reads.AskTime`: on a worker's thread. Raises KafkaError."""
+        offset, timestamp_ms = self._asked(question, "timestamp")
+        return None if offset < 0 else (offset, timestamp_ms)
+
+    def ask_epoch(self, question: EpochQuestion) -> tuple[int, int] | None:
+        """Implements `archive_reads.AskEpoch`: on a worker's thread. Raises KafkaError."""
+        offset, epoch = self._asked(question, "epoch")
+        return None if offset < 0 else (epoch, offset)
+
+    def _asked(self, question: TimeQuestion | EpochQuestion, name: str) -> tuple[int, int]:
+        """The offset of an answer and its number of this name, by a connection of its own."""
         asked = {**question._asdict(), "topic_id": str(question.topic_id)}
         try:
             with socket.create_connection((HOST, self._port), TIME_S_MAX) as stream:
@@ -64,10 +74,9 @@ class ArchiveClient:
                     found = json.loads(answers.readline(LINE_BYTES_MAX))
             if found["error"]:
                 raise KafkaError(ErrorCode.kafka_storage_error, str(found["error"]))
-            offset, timestamp_ms = int(found["offset"]), int(found["timestamp"])
+            return int(found["offset"]), int(found[name])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise KafkaError(ErrorCode.kafka_storage_error, self._silent(error)) from error
-        return None if offset < 0 else (offset, timestamp_ms)
 
     def _silent(self, error: Exception) -> str:
         what = f"the archive reader at {HOST}:{self._port} does not answer ({error!r})"

@@ -6,8 +6,8 @@ import pytest
 
 from josefine_broker.api.shared.archived_fetch import is_below
 from josefine_broker.base.archive_note import ARCHIVE_GROUP, ArchiveNote
-from josefine_broker.base.errors import ErrorCode
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.compose.archives import Archives
 from josefine_broker.engine.coordinators.archive_ends import TABLES_GROUP, ArchiveEnds
 from josefine_broker.engine.coordinators.offsets_topic import store_offsets
@@ -25,10 +25,16 @@ from josefine_broker.engine.replicas.archive_reads import (
     ArchiveAnswer,
     ArchiveQuestion,
     ArchiveReads,
+    EpochQuestion,
     MissingReader,
     TimeQuestion,
 )
-from josefine_broker.wire.entities import delete_records, list_offsets, offset_fetch
+from josefine_broker.wire.entities import (
+    delete_records,
+    list_offsets,
+    offset_fetch,
+    offset_for_leader_epoch,
+)
 from josefine_broker.wire.fetch import FetchPartition
 from tests.unit.josefine_broker.api.world import World, batch_of, values_in
 
@@ -44,12 +50,19 @@ class Reader:
     def __init__(self) -> None:
         self.asked: list[tuple[ArchiveQuestion, Any]] = []
         self.times: dict[int, tuple[int, int]] = {}
+        self.epochs: dict[int, tuple[int, int] | KafkaError] = {}
 
     def ask(self, question: ArchiveQuestion, deadline_ms: int, on_answer: Any) -> None:
         self.asked.append((question, on_answer))
 
     def ask_time(self, question: TimeQuestion) -> tuple[int, int] | None:
         return self.times.get(question.time)
+
+    def ask_epoch(self, question: EpochQuestion) -> tuple[int, int] | None:
+        found = self.epochs.get(question.epoch)
+        if isinstance(found, KafkaError):
+            raise found
+        return found
 
     def answer(self, data: bytes, next_offset: int, start: int = 0, error: str = "") -> int:
         """Answer the oldest question; its offset."""
@@ -70,7 +83,7 @@ def archived_world(**more: str) -> tuple[World, Reader]:
     for n in range(5):
         world.produce(batch_of(b"%d" % n))
     world.ctx.hosted.partitions[TP].log.delete_before(LOCAL)
-    world.ctx.ports.archive = ArchiveReads(world.ctx, reader.ask, reader.ask_time)
+    world.ctx.ports.archive = ArchiveReads(world.ctx, reader.ask, reader.ask_time, reader.ask_epoch)
     return world, reader
 
 
@@ -481,3 +494,32 @@ def test_coordinator_on_another_broker_is_asked_once_for_all_partitions() -> Non
     ends.step()
     asked.pop()[-1](None)  # no answer changes nothing
     assert ends.bound(TopicPartition("a", 0)).end == 2
+
+
+def epoch_end(world: World, epoch: int, replica_id: int = -1) -> tuple[int, int]:
+    """(leader epoch, end offset) as OffsetForLeaderEpoch has them."""
+    part = offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+    topic = offset_for_leader_epoch.OffsetForLeaderTopic(topic="orders", partitions=(part,))
+    request = offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+        replica_id=replica_id, topics=(topic,)
+    )
+    found = world.ask(23, request).topics[0].partitions[0]
+    assert found.error_code is ErrorCode.none
+    return found.leader_epoch, found.end_offset
+
+
+def test_the_end_of_an_epoch_before_the_log_is_the_archives() -> None:
+    world, reader = archived_world()
+    epochs = world.ctx.hosted.partitions[TP].partition.epochs
+    epochs.clear()
+    epochs.assign(LeaderEpoch(7), LOCAL)
+    reader.epochs = {4: (4, 2), 5: KafkaError(ErrorCode.kafka_storage_error, "away")}
+
+    assert epoch_end(world, 4) == (4, 2)
+    assert epoch_end(world, 7) == (7, 5), "the log has it"
+    # Nothing later is archived, or the archive is away: its end is the local start.
+    assert epoch_end(world, 6) == (6, LOCAL)
+    assert epoch_end(world, 5) == (5, LOCAL)
+    assert epoch_end(world, 4, replica_id=2) == (4, LOCAL), "a replica has no archived records"
+    world.ctx.ports.archive = None
+    assert epoch_end(world, 4) == (4, LOCAL)

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import DeltaProtocolError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from josefine_broker.base.archive_note import ArchiveNote
 from josefine_broker.base.ids import TopicPartition
@@ -150,3 +152,55 @@ def test_connection_without_a_question_ends_without_a_word(
         assert stream.recv(1) == b""
 
     assert capfd.readouterr().err == ""
+
+
+EPOCHS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@settings(max_examples=15)
+@given(files=EPOCHS, asked=st.integers(-1, 12), end=st.integers(0, 16))
+def test_end_of_a_leader_epoch_is_where_a_later_one_starts(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[int]], asked: int, end: int
+) -> None:
+    """Each number is by how much a record's epoch is after the one before it; offsets have gaps."""
+    folder, epoch, offset = tmp_path_factory.mktemp("archive") / "t", 0, 0
+    records: list[tuple[int, int]] = []
+    for steps in files:
+        rows = []
+        for step in steps:
+            epoch, offset = epoch + step, offset + 1 + step
+            records.append((offset, epoch))
+            more = {"topic": "t", "partition": 0, "offset": offset, "leader_epoch": epoch}
+            rows += [more, {**more, "partition": 1, "leader_epoch": 99}]
+        table = pa.Table.from_pylist(rows, schema=ARCHIVE_SCHEMA)
+        write_deltalake(str(folder), table, mode="append")
+    archive = TableTopic(topic="t", location=str(folder), dead_letter=None, is_archive=True)
+    reader = ArchiveTable(archive, {})
+    reader.look()
+
+    found = reader.epoch_end(0, asked, end)
+
+    later = [each for each in records if each[1] > asked and each[0] < end]
+    if not later:
+        assert found is None
+    else:
+        before = [each[1] for each in records if each[0] < later[0][0]]
+        assert found == (later[0][0], before[-1] if before else asked)
+
+
+def test_a_broker_asks_for_the_end_of_an_epoch(tmp_path: Path) -> None:
+    row = {"topic": "t", "partition": 0, "offset": 4, "leader_epoch": 3}
+    write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([row], schema=ARCHIVE_SCHEMA))
+    archives = Archives(lambda: pytest.fail("no cluster is asked"), {})
+    archive = TableTopic(topic="t", location=str(tmp_path / "t"), dead_letter=None, is_archive=True)
+    archives._found = Discovered(tables={"t": archive})
+    asked = {"topic": "t", "topic_id": "1", "partition": 0, "end": 9}
+
+    answers = [
+        answered(archives, json.dumps({**asked, "epoch": epoch}).encode())[0] for epoch in (2, 3)
+    ]
+
+    assert answers == [
+        {"size": 0, "offset": 4, "epoch": 2, "error": ""},
+        {"size": 0, "offset": -1, "epoch": -1, "error": ""},
+    ]
