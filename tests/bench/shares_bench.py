@@ -123,7 +123,16 @@ def consume(directory: Path, new_broker: NewBroker = BrokerProcess) -> Measured:
         count = RECORDS // BATCH * BATCH
         cpu = broker.cpu_seconds()
         found = _tool(
-            PERFORMANCE, *server, "--topic", TOPIC, "--group", GROUP, "--messages", str(count)
+            PERFORMANCE,
+            *server,
+            "--topic",
+            TOPIC,
+            "--group",
+            GROUP,
+            "--messages",
+            str(count),
+            "--timeout",
+            "60000",
         )
         used = broker.cpu_seconds() - cpu
         header, *rows = [line for line in found.splitlines() if "," in line]
