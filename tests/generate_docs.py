@@ -62,8 +62,14 @@ LIMITED: dict[str, str] = {
 DIFFERENT: dict[str, str] = {
     "share groups (KIP-932)": (
         "served as by Kafka 4.4, with lock renewal (KIP-1222), both acquire modes (KIP-1206) and "
-        "lag (KIP-1226; known where the group's coordinator leads the partition). There are no "
-        "dead letters (KIP-1191). Each record of "
+        "lag (KIP-1226; known where the group's coordinator leads the partition). "
+        "`share.auto.offset.reset=by_duration:...` starts at the end where no record is young "
+        "enough (Kafka: tries again until there is one). Dead letters (KIP-1191) need "
+        "`share.version` 2, as Kafka's; the topic must be there, must not be compacted, and no "
+        "broker creates it (`errors.deadletterqueue.auto.create.topics.enable` is false). "
+        "A letter that can be written later is tried again without end (Kafka: five times, and "
+        "then the record is archived without one); a record that is too large for the topic of "
+        "letters is only named. Each record of "
         "`__share_group_state` is a whole ShareSnapshot, in a compacted topic; Kafka also writes "
         "differences. A fetch does not wait for `min_bytes`. Markers of transactions are never "
         "acquired. A record that was finished stays so, whatever late write comes"
@@ -72,8 +78,9 @@ DIFFERENT: dict[str, str] = {
         "`share.*` and `consumer.*` session timeout and heartbeat interval are served from "
         "`josefine.version` 8 on, and judged by Kafka's bounds (its defaults, extended to the "
         "broker's own value in `group.*`; the bounds themselves have no configuration). "
-        "`share.auto.offset.reset=by_duration:...`, assignment intervals, assignor offload, "
-        "`streams.*` and `errors.deadletterqueue.*` are refused"
+        "`errors.deadletterqueue.topic.name` must start with the broker's "
+        "`group.share_dead_letter_topic_prefix` when it is set (Kafka: when a letter is written). "
+        "Assignment intervals, assignor offload and `streams.*` are refused"
     ),
     "groups of the consumer protocol (KIP-848)": (
         "served from `group.version` 1 on, which a new cluster has. A group changes its protocol "

@@ -1,6 +1,6 @@
 """`python -m tests.bench [NAME ...]`: one JSON line per measure, progress on stderr. The names are
-broker, cleaner, cluster, durability, groups, journal, pipelines, raft, scale, shares, spark,
-spark_cold, spark_cpu, spark_sink, text, tls and transactions.
+broker, cleaner, cluster, durability, groups, journal, mirror, pipelines, raft, scale,
+shares, spark, spark_cold, spark_cpu, spark_sink, text, tls and transactions.
 
 `broker --against REV` compares this checkout with a commit (against.py); `all` measures every area
 with its peer and writes BENCHMARKS.md (all_bench.py).
@@ -19,6 +19,7 @@ NAMES = {
     "durability": "tests.bench.durability_bench",
     "groups": "tests.bench.groups_bench",
     "journal": "tests.bench.journal_bench",
+    "mirror": "tests.bench.mirror_bench",
     "pipelines": "tests.bench.pipelines_bench",
     "raft": "tests.bench.raft_bench",
     "scale": "tests.bench.scale_bench",

@@ -59,13 +59,17 @@ def idle(directory: Path, new_broker: NewBroker = BrokerProcess, *, fetches: boo
         with BlockingClient(process.bootstrap) as admin:
             admin.create_topics([NewTopic(TOPIC, 1, 1)])
         broker = Running("josefine", process.bootstrap, process.pid)
-        cores = uvloop.run(_idle(broker, fetches=fetches))
+        cores, requests = uvloop.run(_idle(broker, fetches=fetches))
         name = f"{'idle' if fetches else 'beats'}_{GROUPS}_groups"
         yield name, "percent_of_a_core", 100 * cores
+        yield name, "requests_per_s", requests
+        yield name, "cpu_us_per_request", 1e6 * cores / requests
         yield name, "resident_mb", broker.resident_mb()
 
 
-async def _idle(broker: Running, *, fetches: bool) -> float:
+async def _idle(broker: Running, *, fetches: bool) -> tuple[float, float]:
+    """(cores used, requests per second)."""
+    sent = 0
     members = [
         ShareMember(await Wire.open(broker.bootstrap), f"group-{number}", TOPIC, 1)
         for number in range(GROUPS)
@@ -75,27 +79,32 @@ async def _idle(broker: Running, *, fetches: bool) -> float:
         await member.join()
 
     async def beat(member: ShareMember, at: int) -> None:
+        nonlocal sent
         await asyncio.sleep(HEARTBEAT_SECONDS * at / len(members))
         while True:
             await member.heartbeat()
+            sent += 1
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
     async def wait(member: ShareMember) -> None:
+        nonlocal sent
         wire = await Wire.open(broker.bootstrap)
         while True:
             await member.fetch(wire)
+            sent += 1
 
     lives = [asyncio.create_task(beat(member, at)) for at, member in enumerate(members)]
     if fetches:
         lives += [asyncio.create_task(wait(member)) for member in members]
     await asyncio.sleep(HEARTBEAT_SECONDS)
-    cpu, began = broker.cpu_seconds(), time.perf_counter()
+    cpu, before, began = broker.cpu_seconds(), sent, time.perf_counter()
     await asyncio.sleep(IDLE_SECONDS)
-    cores = (broker.cpu_seconds() - cpu) / (time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    cores, requests = (broker.cpu_seconds() - cpu) / seconds, (sent - before) / seconds
     for task in lives:
         task.cancel()
     await asyncio.gather(*lives, return_exceptions=True)
-    return cores
+    return cores, requests
 
 
 def consume(directory: Path, new_broker: NewBroker = BrokerProcess) -> Measured:
@@ -105,17 +114,25 @@ def consume(directory: Path, new_broker: NewBroker = BrokerProcess) -> Measured:
         with BlockingClient(process.bootstrap) as client:
             client.create_topics([NewTopic(TOPIC, 1, 1)])
             batch = build_batch([Record(None, b"x" * RECORD_BYTES)] * BATCH)
-            many = bytes(batch) * 40
-            for _ in range(RECORDS // (40 * BATCH)):
-                client.produce({TopicPartition(TOPIC, 0): bytearray(many)})
+            for _ in range(RECORDS // BATCH):
+                client.produce({TopicPartition(TOPIC, 0): bytearray(batch)})
         server = ("--bootstrap-server", process.bootstrap)
         group = ("--entity-type", "groups", "--entity-name", GROUP)
         earliest = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
         _tool(CONFIGS, *server, *earliest, *group)
-        count = RECORDS // (40 * BATCH) * 40 * BATCH
+        count = RECORDS // BATCH * BATCH
         cpu = broker.cpu_seconds()
         found = _tool(
-            PERFORMANCE, *server, "--topic", TOPIC, "--group", GROUP, "--messages", str(count)
+            PERFORMANCE,
+            *server,
+            "--topic",
+            TOPIC,
+            "--group",
+            GROUP,
+            "--messages",
+            str(count),
+            "--timeout",
+            "60000",
         )
         used = broker.cpu_seconds() - cpu
         header, *rows = [line for line in found.splitlines() if "," in line]

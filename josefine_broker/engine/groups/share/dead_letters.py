@@ -30,7 +30,6 @@ HOPELESS = frozenset(
         ErrorCode.invalid_topic_exception,
         ErrorCode.message_too_large,
         ErrorCode.policy_violation,
-        ErrorCode.record_list_too_large,
         ErrorCode.unsupported_for_message_format,
     }
 )

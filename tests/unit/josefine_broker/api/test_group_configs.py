@@ -39,6 +39,7 @@ from tests.unit.josefine_broker.api.world import World, batch_of, world_of
 OF_GROUPS = 32
 SET, DELETE, APPEND = range(3)
 LOCK, LIMIT = "share.record.lock.duration.ms", "share.delivery.count.limit"
+DLQ = "errors.deadletterqueue.topic.name"
 
 
 def change(
@@ -123,6 +124,12 @@ def test_group_shows_what_was_set_on_it_before_what_the_broker_has() -> None:
         ("share.auto.offset.reset", "none", False),
         ("share.auto.offset.reset", "EARLIEST", False),
         ("share.auto.offset.reset", "by_duration:1h", False),
+        ("share.auto.offset.reset", "by_duration:PT1H", True),
+        (DLQ, "dlq.a", True),
+        (DLQ, "", True),
+        (DLQ, "orders", False),
+        (DLQ, "dlq.a/b", False),
+        (DLQ, "__share_group_state", False),
         ("share.isolation.level", "READ_COMMITTED", False),
         ("share.isolation.level", "read_committed", True),
         ("share.renew.acknowledge.enable", "yes", False),
