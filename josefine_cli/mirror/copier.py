@@ -231,9 +231,10 @@ class Copier:
                 and not part.compacts
                 and self._started[tp] < start <= part.position
             ):
-                due[tp] = self._started[tp] = start
+                due[tp] = start
         if due:
             delete_before(self._target, due)
+            self._started |= due
 
 
 def _check_tail(

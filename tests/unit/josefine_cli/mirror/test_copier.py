@@ -172,6 +172,26 @@ def test_topic_of_another_session_stops_after_a_while(monkeypatch: pytest.Monkey
     assert mirror.verdicts[TP].why is Why.FENCED
 
 
+def test_log_start_is_followed_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Mapping[TopicPartition, int]] = []
+
+    def delete_before(_: object, offsets: Mapping[TopicPartition, int]) -> None:
+        asked.append(dict(offsets))
+        if len(asked) == 1:
+            raise KafkaError(ErrorCode.not_leader_or_follower, "not here")
+
+    monkeypatch.setattr(module, "delete_before", delete_before)
+    log = [at(0, b"a"), at(1, b"b")]
+    mirror = copier(Side(log), Side(list(log)))
+    with pytest.raises(KafkaError):
+        mirror.follow_starts({TP: 1})
+
+    for _ in range(2):
+        mirror.follow_starts({TP: 1})
+
+    assert asked == [{TP: 1}] * 2
+
+
 def test_round_that_failed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader has not heard of the session, and the brokers do not say who has it."""
     source, target = Side([at(0, b"a")]), Side()
