@@ -185,6 +185,7 @@ def _copy(
     """Append what the source has until a signal, or until every partition has its verdict. An error
     that passes is reported once, and what was not appended is read again."""
     said, is_even, groups_due_s, sessions_due_s = "", False, 0.0, 0.0
+    last: dict[str, dict[TopicPartition, int]] = {}
     until = {tp: copier.parts[tp].position + far for tp, far in copier.lags().items()}
     while signals.number is None and not copier.verdicts.keys() >= copier.parts.keys():
         try:
@@ -203,7 +204,7 @@ def _copy(
             is_due = time.monotonic() >= groups_due_s
             if groups and (is_due or once):
                 groups_due_s = time.monotonic() + GROUPS_EVERY_S
-                _keep_groups(both, copier, groups)
+                _keep_groups(both, copier, groups, last)
             said = ""
         except KafkaError as error:
             if str(error) != said:
@@ -218,12 +219,17 @@ def _copy(
             return
 
 
-def _keep_groups(both: _Both, copier: Copier, groups: list[str]) -> None:
+def _keep_groups(
+    both: _Both,
+    copier: Copier,
+    groups: list[str],
+    last: dict[str, dict[TopicPartition, int]],
+) -> None:
     """Commit the groups' offsets, as far as the mirror has the records. After a cut-over the groups
     continue here, and the offsets of the source are old."""
     own = copier.own_topics(time.monotonic())
     ends = {tp: part.position for tp, part in copier.parts.items() if tp.topic in own}
-    copy_groups(both.source, both.target, groups, ends)
+    copy_groups(both.source, both.target, groups, ends, last)
 
 
 @app.command()

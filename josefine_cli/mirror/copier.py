@@ -78,6 +78,7 @@ class Copier:
         self.parts: dict[TopicPartition, Part] = {}
         self.verdicts: dict[TopicPartition, Verdict] = {}
         self.copied_bytes = 0
+        self._topics: dict[str, Source] = {}
         self._started: dict[TopicPartition, int] = {}
         self._starts_due_s = 0.0
         self._replaced_s: dict[str, float] = {}
@@ -95,6 +96,7 @@ class Copier:
         # meanwhile, and a mirror that ends after its source looks like another history.
         ours = ends_of(self._target, tps)
         theirs = ends_of(self._source, tps)
+        self._topics.update(topics)
         for tp in tps:
             self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
 
@@ -191,7 +193,7 @@ class Copier:
                 error = outcome.error
                 if error is None:
                     self._appended(tp, left.pop(tp), len(batches[tp]))
-                elif self._may_pass(tp, error, until_s):
+                elif self._may_pass(tp, error, until_s) or self._is_further(tp, error):
                     failed = error
                 else:
                     del left[tp]
@@ -206,6 +208,18 @@ class Copier:
         if error.code is not ErrorCode.policy_violation:
             return action_for(error.code) is not Action.FAIL
         return time.monotonic() < until_s and is_current(self._target, tp.topic, self._session)
+
+    def _is_further(self, tp: TopicPartition, error: KafkaError) -> bool:
+        """Whether the target ends after our position: an answer was lost, and the source's
+        compaction has removed some of what was appended, so the same append is another one now. The
+        next one starts there. Raises KafkaError."""
+        if error.code is not ErrorCode.invalid_record:
+            return False
+        ours = ends_of(self._target, [tp])[tp]
+        if ours.end <= self.parts[tp].position:
+            return False
+        self._attach(tp, self._topics[tp.topic], ends_of(self._source, [tp])[tp], ours)
+        return True
 
     def _appended(self, tp: TopicPartition, each: Append, size: int) -> None:
         part = self.parts[tp]
@@ -231,9 +245,10 @@ class Copier:
                 and not part.compacts
                 and self._started[tp] < start <= part.position
             ):
-                due[tp] = self._started[tp] = start
+                due[tp] = start
         if due:
             delete_before(self._target, due)
+            self._started |= due
 
 
 def _check_tail(

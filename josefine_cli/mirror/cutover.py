@@ -21,7 +21,7 @@ from josefine_broker.client.session import Session
 from josefine_cli.base.errors import UserError
 from josefine_cli.mirror.configs import SESSION
 from josefine_cli.mirror.copier import Copier
-from josefine_cli.mirror.plan import Ends
+from josefine_cli.mirror.plan import Ends, group_moves
 from josefine_cli.mirror.sides import Source, ends_of, mirror_configs, new_session, release
 
 GROUP_TYPES = ("classic", "consumer", "")
@@ -55,7 +55,8 @@ def cut_over(
     then they are still mirrors."""
     until_s = time.monotonic() + timeout_s
     ends = _copy_rest(source, copier, until_s)
-    copied, skipped = copy_groups(source, target, groups, {tp: end.end for tp, end in ends.items()})
+    until = {tp: end.end for tp, end in ends.items()}
+    copied, skipped = copy_groups(source, target, groups, until, {})
     if _moved(ends, ends_of(source, ends)):
         raise UserError("the source was written to during the cut-over: stop its producers first")
     for topic in topics:
@@ -167,9 +168,12 @@ def copy_groups(
     target: BlockingClient,
     patterns: Iterable[str],
     ends: Mapping[TopicPartition, int],
+    last: dict[str, dict[TopicPartition, int]],
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Commit the offsets of the source's groups in these partitions here, at most the end of each.
-    Returns how many of each group, and the groups whose offsets could not be committed."""
+    """Commit the offsets of the source's groups in these partitions here, at most the end of each;
+    a group that is further here stays there. Returns how many of each group, and the groups whose
+    offsets could not be committed. `last`: by group, what was committed here before, which it
+    updates."""
     copied: dict[str, int] = {}
     skipped: dict[str, str] = {}
     for group in matching_groups(source, patterns):
@@ -178,8 +182,11 @@ def copy_groups(
         if not offsets:
             continue
         try:
-            if target.committed_offsets(group, offsets) != offsets:
-                target.commit_offsets(group, offsets)
+            ours = target.committed_offsets(group, offsets)
+            moves = group_moves(offsets, ours, last.get(group, {}))
+            if moves:
+                target.commit_offsets(group, moves)
+                last.setdefault(group, {}).update(moves)
         except KafkaError as error:
             skipped[group] = error.message
         else:

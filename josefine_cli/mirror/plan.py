@@ -10,10 +10,12 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.records.batch import (
     MAGIC,
     NO_LEADER_EPOCH,
@@ -188,6 +190,21 @@ def append_failed(code: ErrorCode, message: str) -> Verdict:
     """The verdict on an error of the target that a retry does not pass."""
     why = {ErrorCode.policy_violation: Why.FENCED, ErrorCode.invalid_record: Why.DIFFERENT}
     return Verdict(why.get(code, Why.REFUSED), message)
+
+
+def group_moves(
+    theirs: Mapping[TopicPartition, int],
+    ours: Mapping[TopicPartition, int],
+    copied: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """The offsets to commit for a group here, of those that it has at the source. `copied`: what
+    this mirror committed last. A group that is further here than that reads here already, and
+    would get the records again."""
+    return {
+        tp: offset
+        for tp, offset in theirs.items()
+        if offset != ours.get(tp) and (offset > ours.get(tp, -1) or copied.get(tp) == ours.get(tp))
+    }
 
 
 def shorter(source_end: int, target_end: int) -> Verdict:

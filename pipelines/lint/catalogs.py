@@ -6,6 +6,7 @@ A setting that is there, whatever its value, settles its question.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pipelines.base.errors import Place, Problem
@@ -22,6 +23,8 @@ METASTORES = (
     "spark.hive.javax.jdo.option.ConnectionURL",
 )
 _UNITY = "io.unitycatalog."
+_PART = re.compile(r"`[^`]*`|[^.`]+")
+"""Of a table's name; one in backquotes may have dots."""
 
 
 def catalog_notices(pipeline: Pipeline) -> Iterator[Problem]:
@@ -50,8 +53,8 @@ def _named(pipeline: Pipeline) -> Iterator[tuple[Place, str, str]]:
 
 def _catalog_of(table: str) -> str:
     """A name of three parts begins with its catalog; shorter ones are of the session's."""
-    parts = table.replace("`", "").split(".")
-    return parts[0] if len(parts) > 2 else SESSION_CATALOG
+    parts = _PART.findall(table)
+    return str(parts[0]).strip("`") if len(parts) > 2 else SESSION_CATALOG
 
 
 def _missing(pipeline: Pipeline, catalog: str, table: str) -> Iterator[str]:

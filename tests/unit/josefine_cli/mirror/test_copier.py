@@ -43,6 +43,8 @@ class Side:
 
     log: list[bytes] = field(default_factory=list)
     start: int = 0
+    high: int | None = None
+    """The high watermark, if it is not the log's end."""
     at_offset: dict[int, ErrorCode | None] = field(default_factory=dict)
     """What a read of that offset gets: an error, or (None) nothing."""
     on_ends: Callable[[], None] = lambda: None
@@ -55,7 +57,8 @@ class Side:
 
     def list_offsets(self, wanted: Mapping[TopicPartition, int], **_: Any) -> Any:
         self.on_ends()
-        return {tp: Listed(self.start if at == -2 else self.end()) for tp, at in wanted.items()}
+        end = self.end() if self.high is None else self.high
+        return {tp: Listed(self.start if at == -2 else end) for tp, at in wanted.items()}
 
     def fetch(self, positions: Mapping[TopicPartition, int], **_: Any) -> Any:
         offset = positions[TP]
@@ -170,6 +173,42 @@ def test_topic_of_another_session_stops_after_a_while(monkeypatch: pytest.Monkey
     mirror.own_topics(11.0)
 
     assert mirror.verdicts[TP].why is Why.FENCED
+
+
+def test_log_start_is_followed_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Mapping[TopicPartition, int]] = []
+
+    def delete_before(_: object, offsets: Mapping[TopicPartition, int]) -> None:
+        asked.append(dict(offsets))
+        if len(asked) == 1:
+            raise KafkaError(ErrorCode.not_leader_or_follower, "not here")
+
+    monkeypatch.setattr(module, "delete_before", delete_before)
+    log = [at(0, b"a"), at(1, b"b")]
+    mirror = copier(Side(log), Side(list(log)))
+    with pytest.raises(KafkaError):
+        mirror.follow_starts({TP: 1})
+
+    for _ in range(2):
+        mirror.follow_starts({TP: 1})
+
+    assert asked == [{TP: 1}] * 2
+
+
+def test_append_whose_answer_was_lost_is_continued_after_a_compaction() -> None:
+    """The records from 1 to 3 are here, their commit was not known, and the source has none."""
+    source = Side([at(0, b"a"), at(3, b"c")])
+    target = Side([at(0, b"a"), at(1, b"b", b"b")], high=1)
+    mirror = copier(source, target, COMPACTED)
+    target.high = None
+
+    with pytest.raises(KafkaError, match="does not continue the log"):
+        mirror.step()
+    mirror.step()
+    mirror.pause()
+
+    assert not mirror.verdicts
+    assert target.end() == 4
 
 
 def test_round_that_failed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

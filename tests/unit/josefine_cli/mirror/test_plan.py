@@ -1,7 +1,9 @@
 """What a mirror appends next, and when it stops."""
 
+import pytest
+
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.records.batch import iter_batches, stamp
 from josefine_cli.mirror.plan import (
     EMPTY_OFFSETS_MAX,
@@ -15,10 +17,13 @@ from josefine_cli.mirror.plan import (
     continue_with,
     fetch_failed,
     fill,
+    group_moves,
     is_without_records,
     tail_of,
 )
 from tests.unit.josefine_broker.api.world import batch_of
+
+TP = TopicPartition("t", 0)
 
 
 def at(offset: int, *values: bytes, epoch: int = 0) -> bytes:
@@ -106,6 +111,28 @@ def test_refused_append_has_the_brokers_words() -> None:
     assert str(found).startswith("another one does: ")
     assert append_failed(ErrorCode.invalid_record, "x").why is Why.DIFFERENT
     assert append_failed(ErrorCode.topic_authorization_failed, "x").why is Why.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "copied", "moves"),
+    [
+        (7, None, None, True),
+        (7, 5, 5, True),
+        (7, 5, None, True),
+        (7, 7, 7, False),
+        (0, None, None, True),
+        (3, 5, 5, True),  # moved back at the source
+        (3, 5, None, False),  # whoever moved it further: it is read here already
+        (3, 6, 5, False),
+    ],
+)
+def test_group_that_reads_here_already_is_not_moved_back(
+    theirs: int, ours: int | None, copied: int | None, moves: bool
+) -> None:
+    there, here, before = (
+        {} if offset is None else {TP: offset} for offset in (theirs, ours, copied)
+    )
+    assert group_moves(there, here, before) == ({TP: theirs} if moves else {})
 
 
 def test_source_is_recognized_by_the_last_batch_whatever_its_epoch() -> None:

@@ -31,6 +31,8 @@ CASES = [
     (("spark.sql.catalog.spark_catalog: com.example.Own",), "lake.orders", []),
     ((), "main.lake.orders", ["no catalog `main`: add `spark.sql.catalog.main` with its class"]),
     (("spark.sql.catalog.main: com.example.Own",), "main.lake.orders", []),
+    ((HIVE, METASTORE, WAREHOUSE), "'`lake.of.all`.orders'", []),
+    (("spark.sql.catalog.main: com.example.Own",), "main.lake.`or.ders`", []),
     ((UNITY,), "main.lake.orders", ["`spark.sql.catalog.main.uri`", "`spark.sql.catalog.main.tok"]),
     ((UNITY, "spark.sql.catalog.main.uri: 'http://h'", "spark.sql.catalog.main.token: ''"),
      "main.lake.orders", []),
