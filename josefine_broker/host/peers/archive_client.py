@@ -106,6 +106,7 @@ class ArchiveClient:
             if streams is not None:
                 streams[1].close()
             return ArchiveAnswer(b"", -1, -1, self._silent(error))
+        assert streams is not None, "it answered"
         if len(self._idle) < IDLE_MAX:
             self._idle.append(streams)
         else:

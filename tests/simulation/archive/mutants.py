@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from josefine_broker.engine.partition import archived_end
-from josefine_broker.engine.replicas.archive_reads import ArchiveReads
 from josefine_lake.archive import newest, retention
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.serve import Archives
@@ -11,7 +10,6 @@ from josefine_lake.archive.writer import ArchiveWriter
 from josefine_lake.config import leases
 from josefine_lake.writer import start
 from josefine_lake.writer.delta_table import ChainedTable
-from josefine_lake.writer.state import TableState
 from tests.simulation.mutating import Mutant
 
 MUTANTS = (
@@ -100,12 +98,6 @@ MUTANTS = (
         new="if False:",
     ),
     Mutant(
-        breaks="a lost answer is looked up",
-        function=ChainedTable._is_made,
-        old="if entry.txn_version is None:",
-        new="if True:",
-    ),
-    Mutant(
         breaks="a file is where its commit names it",
         function=ChainedTable._require,
         old="if self.folder.at is not None:",
@@ -124,12 +116,6 @@ MUTANTS = (
         new="(gone := ())",
     ),
     Mutant(
-        breaks="a batch starts where the archive ends",
-        function=TableState.committed,
-        old="self._start = dict(self.positions)",
-        new="pass",
-    ),
-    Mutant(
         breaks="only old records expire",
         function=retention.is_expired,
         old="span.newest_ms < before_ms",
@@ -146,12 +132,6 @@ MUTANTS = (
         function=leases.leased,
         old="if tp.partition == lease_partition(tp.topic, counts.get(tp.topic, 0))",
         new="if True",
-    ),
-    Mutant(
-        breaks="a gap below the local start is an error",
-        function=ArchiveReads._answered,
-        old="elif not is_below:",
-        new="elif False:",
     ),
     Mutant(
         breaks="an emptied archive is an error for readers",

@@ -238,6 +238,9 @@ class World:
         """Local retention: every segment that may go, goes."""
         for tp, each in self.cluster.partitions.items():
             offsets = each.deletable(str(self.cluster.topic_id), self.now_ms, self.keeps)
+            note = each.leader.witness.note
+            is_stopped = note is not None and bool(note.stopped)
+            assert not (offsets and is_stopped), f"{tp}: {offsets} were deleted after a stop"
             for offset in offsets:
                 self.may_delete(tp, offset, each.leader.records[offset])
             each.delete(offsets)
@@ -559,8 +562,8 @@ EVENTS: dict[str, tuple[float, Any]] = {
     "move_leases": (0.7, World.move_leases),
     "hear_lease": (2, World.hear_lease),
     "copy_archive": (0.5, World.copy_archive),
-    "damage_archive": (0.4, World.damage_archive),
-    "recreate_topic": (0.05, World.recreate_topic),
+    "damage_archive": (0.6, World.damage_archive),
+    "recreate_topic": (0.1, World.recreate_topic),
     "repair": (1, World.repair),
     "answer_reader": (10, World.answer_reader),
     "restart_reader": (0.3, World.restart_reader),
