@@ -4,7 +4,10 @@ records that no replica has, which offsets they are and how their loss is accept
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.integration.cluster.records import produce, read_all
@@ -28,50 +31,55 @@ def flip_one_bit(path: Path) -> None:
         file.write(bytes((data[len(data) // 2] ^ 1,)))
 
 
-def test_damage_is_verified_repaired_and_compared_by_commands(tmp_path: Path) -> None:
-    with Cluster(tmp_path, **REPLICATED) as cluster:
-        cluster.wait_settled()
-        with BlockingClient(cluster.bootstrap) as client:
-            client.create_topics([NewTopic("orders", 1, 3, configs=SMALL)])
-            client.create_topics([NewTopic("alone", 1, 1, configs=SMALL)])
-            orders = produce(client, "orders", RECORDS)
-            alone = produce(client, "alone", RECORDS)
-        leader = cluster.broker(cluster.leader_of("orders"))
-        only = cluster.broker(cluster.leader_of("alone"))
-        other = next(each for each in cluster.brokers.values() if each not in (leader, only))
-        damaged = [(leader, "orders-0", 0), (other, "orders-0", 1), (only, "alone-0", 0)]
-        for broker, name, at in damaged:
-            wait_until(lambda d=broker.data_dir / name, n=at: len(sealed(d)) > n, 30, "segments")
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path, **REPLICATED) as made:
+        made.wait_settled()
+        yield made
 
-        flip_one_bit(sealed(leader.data_dir / "orders-0")[0])
-        sealed(other.data_dir / "orders-0")[1].unlink()
-        flip_one_bit(sealed(only.data_dir / "alone-0")[0])
-        for broker in (leader, other):
-            found = josefine("", "log", "repair", "orders-0", "--admin", broker.admin_url)
-            assert "1 segment repaired since its start" in found.out, found.err
 
-        same = josefine("", "cluster", "verify", "--topic", "orders", "--admin", leader.admin_url)
-        assert same.code == 0, same.err + same.out
-        lost = josefine("", "log", "repair", "--admin", only.admin_url)
-        assert lost.code == 1
-        assert "alone-0 segment 0 from offset" in lost.out
-        assert "are on no replica" in lost.out
-        status, body = only.get("/health")
-        told = json.dumps(json.loads(body)["checks"])
-        assert status == 503
-        assert "lost, for no replica has them intact: alone-0 offsets" in told
-        assert "josefine log repair --accept-loss" in told
-        assert "josefine_log_ranges_lost 1" in only.get("/metrics")[1]
-        line = next(each for each in only.output.splitlines() if "damaged segment found" in each)
-        for part in ("partition=alone-0", "segment=0", "offset=", "next="):
-            assert part in line, line
+def test_damage_is_verified_repaired_and_compared_by_commands(cluster: Cluster) -> None:
+    with BlockingClient(cluster.bootstrap) as client:
+        client.create_topics([NewTopic("orders", 1, 3, configs=SMALL)])
+        client.create_topics([NewTopic("alone", 1, 1, configs=SMALL)])
+        orders = produce(client, "orders", RECORDS)
+        alone = produce(client, "alone", RECORDS)
+    leader = cluster.broker(cluster.leader_of("orders"))
+    only = cluster.broker(cluster.leader_of("alone"))
+    other = next(each for each in cluster.brokers.values() if each not in (leader, only))
+    damaged = [(leader, "orders-0", 0), (other, "orders-0", 1), (only, "alone-0", 0)]
+    for broker, name, at in damaged:
+        wait_until(lambda d=broker.data_dir / name, n=at: len(sealed(d)) > n, 30, "segments")
 
-        given = josefine("", "log", "repair", "alone-0", "--accept-loss", "--admin", only.admin_url)
+    flip_one_bit(sealed(leader.data_dir / "orders-0")[0])
+    sealed(other.data_dir / "orders-0")[1].unlink()
+    flip_one_bit(sealed(only.data_dir / "alone-0")[0])
+    for broker in (leader, other):
+        found = josefine("", "log", "repair", "orders-0", "--admin", broker.admin_url)
+        assert "1 segment repaired since its start" in found.out, found.err
 
-        assert given.code == 0, given.err + given.out
-        with BlockingClient(cluster.bootstrap) as client:
-            assert read_all(client, "orders") == orders
-            kept = read_all(client, "alone")
-        assert set(kept) < set(alone)
-        assert len(kept) > RECORDS // 2
-        assert only.get("/health")[0] == 200
+    same = josefine("", "cluster", "verify", "--topic", "orders", "--admin", leader.admin_url)
+    assert same.code == 0, same.err + same.out
+    lost = josefine("", "log", "repair", "--admin", only.admin_url)
+    assert lost.code == 1
+    assert "alone-0 segment 0 from offset" in lost.out
+    assert "are on no replica" in lost.out
+    status, body = only.get("/health")
+    told = json.dumps(json.loads(body)["checks"])
+    assert status == 503
+    assert "lost, for no replica has them intact: alone-0 offsets" in told
+    assert "josefine log repair --accept-loss" in told
+    assert "josefine_log_ranges_lost 1" in only.get("/metrics")[1]
+    line = next(each for each in only.output.splitlines() if "damaged segment found" in each)
+    for part in ("partition=alone-0", "segment=0", "offset=", "next="):
+        assert part in line, line
+
+    given = josefine("", "log", "repair", "alone-0", "--accept-loss", "--admin", only.admin_url)
+
+    assert given.code == 0, given.err + given.out
+    with BlockingClient(cluster.bootstrap) as client:
+        assert read_all(client, "orders") == orders
+        kept = read_all(client, "alone")
+    assert set(kept) < set(alone)
+    assert len(kept) > RECORDS // 2
+    assert only.get("/health")[0] == 200
