@@ -305,7 +305,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
     # A verdict is a paragraph with its commands: too long for a column.
     for each in states:
         print(f"{each.topic}: {each.files} files, {each.bytes} bytes in {each.location}")
-        print(f"{each.topic}: {each.lag} records behind, {seconds(each.lag_ms)}")
+        print(f"{each.topic}: lag of {each.lag} records, {seconds(each.lag_ms)}")
         if each.stopped:
             print(each.stopped)
         for p in each.partitions:

@@ -221,7 +221,7 @@ def status(topics: Topics = None, bootstrap: Bootstrap = None, as_json: AsJson =
         print_json([each.to_json() for each in states])
         return
     print_table(
-        ("topic", "table", "format", "lag", "files", "bytes", "behind", "state"),
+        ("topic", "table", "format", "lag", "files", "bytes", "lag time", "state"),
         [
             (s.table.topic, s.table.location, s.table.format.value,
              "?" if s.lag is None else s.lag, s.files, s.bytes,

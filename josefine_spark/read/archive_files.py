@@ -25,7 +25,7 @@ from josefine_broker.client.io_blocking import EARLIEST, BlockingClient
 from josefine_spark.base.errors import OptionError
 from josefine_spark.options.connections import client_for
 from josefine_spark.options.options import Connection, ReadOptions
-from josefine_spark.read.offset_clients import EARLIEST_LOCAL
+from josefine_spark.read.local_start import EARLIEST_LOCAL
 
 PROVIDER = "josefine_lake.archive.files"
 AGAIN_S = 60.0

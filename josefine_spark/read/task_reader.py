@@ -32,7 +32,7 @@ from josefine_spark.options.options import (
 from josefine_spark.read.admission import OffsetRange
 from josefine_spark.read.archive_files import ArchivedClient, archive_of, batches_of
 from josefine_spark.read.data_loss import Loss, Reason, data_loss_error
-from josefine_spark.read.offset_clients import EARLIEST_LOCAL
+from josefine_spark.read.local_start import EARLIEST_LOCAL
 from josefine_spark.read.one_by_one import OneByOne
 from josefine_spark.read.unreadable_rows import with_mark
 

@@ -22,7 +22,8 @@ from josefine_spark.options.options import BelowLocalStart, Connection, ReadOpti
 from josefine_spark.read import archive_files, task_reader
 from josefine_spark.read.admission import OffsetRange
 from josefine_spark.read.archive_files import ArchivedClient, batches_of
-from josefine_spark.read.offset_clients import EARLIEST_LOCAL, LocalClient, offsets_client
+from josefine_spark.read.local_start import EARLIEST_LOCAL, LocalClient
+from josefine_spark.read.offset_clients import offsets_client
 from josefine_spark.read.source_options import source_options
 from tests.unit.josefine_broker.api.world import batch_of
 
