@@ -59,6 +59,7 @@ def sink(column):
     )  # fmt: skip
 
 
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 @pytest.mark.parametrize(("column", "wins"), [("position", True), ("file", False)])
 def test_an_upsert_crosses_a_rollover_only_by_the_position(spark, tmp_path, column, wins):
     """An update and a delete after 999999, in one batch and in two."""

@@ -118,7 +118,7 @@ def test_files_of_other_times_are_not_read(spark, tmp_path):
         )
 
 
-@pytest.mark.long_proof(share=4, among="runs of pipelines")
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 def test_kills_and_a_lost_checkpoint_bring_no_copy_in(lab):
     lab.write_file(on_error="fail", sinks=SINKS)
     lab.produce(30)

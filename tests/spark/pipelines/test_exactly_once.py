@@ -64,7 +64,7 @@ def test_each_commit_names_the_offsets_it_continues_from(lab):
     assert set(entries[0].metadata["topic_ids"]) == {lab.topic}
 
 
-@pytest.mark.long_proof(share=4, among="runs of pipelines")
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 @pytest.mark.parametrize("rows", [27, *(pytest.param(n, marks=pytest.mark.slow) for n in (17, 40))])
 def test_a_lost_checkpoint_neither_repeats_nor_loses_a_row(lab, rows):
     """Checklist row 88. Also with other batch sizes than before."""

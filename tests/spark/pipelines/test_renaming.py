@@ -16,7 +16,7 @@ from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.long_proof(share=4, among="runs of pipelines")
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 def test_a_renamed_pipeline_and_sink_go_on_where_the_old_names_ended(lab):
     """Without a word from the user nothing is read; the old names are refused from then on."""
     lab.produce(30)

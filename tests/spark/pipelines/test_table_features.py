@@ -66,6 +66,7 @@ def write(lab: FilesLab, ids: range, value: float) -> None:
     frame.coalesce(1).write.format("delta").mode("append").save(f"{lab.folder}/from")
 
 
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 def test_one_table_with_every_feature_has_each_row_once_for_two_readers(lab, spark):
     """All that delta-rs reads: type widening it refuses, UniForm needs a jar."""
     write(lab, range(8), 1.0)

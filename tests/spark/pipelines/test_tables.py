@@ -94,7 +94,7 @@ def test_a_table_with_other_columns_stops_before_anything_is_written(lab):
     )
 
 
-@pytest.mark.long_proof(share=4, among="runs of pipelines")
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
     """One came, one grew, one went."""
     lab.produce(10)

@@ -170,7 +170,7 @@ def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((value is not None, value) for value in ordered)
 
 
-@pytest.mark.long_proof(share=4, among="runs of pipelines")
+@pytest.mark.long_proof(share=6, among="runs of pipelines")
 def test_the_latest_row_is_the_same_whatever_batches_the_rows_come_in(spark, tmp_path):
     """Rows that are equal in the order, nulls in it and values that Spark does not compare."""
     rng = Random(11)
