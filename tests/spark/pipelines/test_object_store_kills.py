@@ -2,7 +2,8 @@
 
 A share of the kill matrix on moto's server, behind a proxy that refuses requests, loses answers and
 sends PUTs twice (`tests/support/hostile_store.py`); table, dead letters and checkpoint are there.
-One cell a day. The jars have the parts of AWS's SDK that are needed; `test_object_store.py` is with
+By hand: no cell was seen to its end yet (the machine was too busy); then take `slow` off, and one
+cell a day runs. The jars have the parts of AWS's SDK that it needs; `test_object_store.py` is with
 the whole SDK, as a user's run fetches it.
 """
 
