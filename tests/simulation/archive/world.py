@@ -51,6 +51,8 @@ STEP_MS = 1_500
 """The longest time from one event to the next."""
 HEARD_MS = 12_000
 """From a look's report to the broker that hears of it, at most."""
+FIRST_ROUNDS = 200
+"""Of the end of a history: what has to be archived by then is, or the log is too short."""
 NO_END = 2**63 - 1
 Key = tuple[TopicPartition, int]
 Content = tuple[bytes | None, int]
@@ -523,8 +525,16 @@ class World:
             parts = self.cluster.partitions.items()
             return all(ends.get(tp, 0) == each.high_watermark for tp, each in parts)
 
-        for _ in range(2_000):
+        for at in range(2_000):
             self.now_ms += 500
+            if at == FIRST_ROUNDS:
+                # An unclean election left the log shorter than the archive: it grows again.
+                ends = self.archive_ends()
+                for tp, each in self.cluster.partitions.items():
+                    for _ in range(ends.get(tp, 0) - each.high_watermark + 1):
+                        each.append(b"later", self.wall_ms)
+                        for other in range(REPLICAS):
+                            each.replicate(other)
             for name in ("turn", "ask_coordinator", "repair", "retain"):
                 self.event(name)
             if self.events % 40 == 0 and is_archived():
