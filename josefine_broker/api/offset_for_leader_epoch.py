@@ -27,6 +27,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetForLeaderEpochReque
         (topic.topic, [_answer(ctx, topic.topic, part) for part in topic.partitions])
         for topic in request.topics
     ]
+    # The archive is asked outside of the broker's thread, for all partitions one after another.
     asked = {
         (topic_at, at): ask
         for topic_at, topic in enumerate(request.topics)
