@@ -80,7 +80,7 @@ def _place(
         raise _invalid(f"the topic '{topic.name}' takes no dead letters: set {name}=true on it")
     # A letter without a key would be refused, and one with the key of another replaces it.
     if "compact" in settings.log.cleanup_policy:
-        raise _invalid(f"the topic '{topic.name}' is compacted, which deletes letters")
+        raise _invalid(f"the topic '{topic.name}' is compacted, which deletes dead letters")
     return TopicPartition(topic.name, origin.partition % len(topic.partitions)), settings
 
 

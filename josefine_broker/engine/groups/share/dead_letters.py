@@ -16,9 +16,9 @@ from josefine_broker.records.builder import Record, RecordBatchBuilder, encode_r
 HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
 EXHAUSTED = "Offset delivery count exceeded the threshold."
-"""Kafka's texts of the header `message`, by which consumers of dead letters tell them apart."""
+"""Kafka's texts of the header `message`, which consumers of dead letters look at."""
 LETTERS_MAX = 500
-"""Letters of one batch."""
+"""Dead letters of one batch."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 30_000
 """The first and the longest pause after a write that may succeed later."""
 

@@ -374,9 +374,9 @@ class SharePartition:
     # Dead letters.
 
     def letters_due(self, records_max: int) -> list[Span]:
-        """Archiving records of which that is stored: the first ones, about so many. Their dead
-        letters are to be written, by this leader or, if it fails before `end_letters` is stored,
-        once more by the next."""
+        """Archiving records of which that is stored: the first ones, about so many. Each needs its
+        dead letter, by this leader or, if it fails before `end_letters` is stored, once more by the
+        next."""
         due: list[Span] = []
         for each in self._spans:
             if records_max > 0 and each.state is RecordState.ARCHIVING and each.write == NO_WRITE:
