@@ -97,6 +97,8 @@ def _copied(
     wanted = {each.offset for each in letters}
     found: dict[int, Record] = {}
     end, size, committed = -1, 0, source.partition.high_watermark
+    # A batch is read and opened once, for all of its records that are wanted: offsets only grow, so
+    # those below the end of the last batch are found already, or are not there any more.
     for at, letter in enumerate(letters):
         # `end`: of the batch that was read last.
         if letter.offset < end:
@@ -115,6 +117,7 @@ def _copied(
                         if record.offset in wanted:
                             found[record.offset] = record
                             size += len(record.key or b"") + len(record.value or b"")
+        # A batch that another replica can repair is read later; one that none can is only named.
         except (KafkaError, CorruptData) as error:
             if source.may_be_repaired(letter.offset):
                 raise KafkaError(ErrorCode.corrupt_message, str(error)) from error

@@ -201,6 +201,7 @@ def resolve(
             values[pair[0]] = _value(*pair, own)
         except KafkaError:
             continue
+    # Without effect before: a broker of an older level could not read the states it leads to.
     topic = str(values[DLQ_TOPIC]) if serves_dead_letters else ""
     number = {name: value for name, value in values.items() if isinstance(value, int)}
     return GroupConfig(

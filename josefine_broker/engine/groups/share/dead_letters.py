@@ -93,6 +93,7 @@ def build_letters(
 
 
 def _headers(origin: Origin, letter: Letter) -> tuple[tuple[str, bytes], ...]:
+    # As texts, also the numbers: consumers that know Kafka's dead letters read them so.
     found = {
         "topic": origin.topic,
         "partition": origin.partition,
@@ -120,5 +121,6 @@ class LetterWrite:
         """The write has ended; the pause before it is repeated doubles."""
         self.is_open = False
         self.tries = self.tries + 1 if is_to_repeat else 0
+        # Bounded before the shift, or the number would grow without end while the topic is away.
         pause_ms = min(RETRY_MS << min(self.tries - 1, 5), RETRY_MAX_MS) if is_to_repeat else 0
         self.retry_ms = now_ms + pause_ms
