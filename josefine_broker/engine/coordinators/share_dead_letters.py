@@ -1,10 +1,10 @@
 """Writes dead letters of a share group to the leader of their partition in the group's topic for
 them, here or on another broker (KIP-1191).
 
-Rules: the topic allows letters by `errors.deadletterqueue.group.enable`, and its name has the
+Rules: the topic allows dead letters by `errors.deadletterqueue.group.enable`, and its name has the
 broker's prefix; no broker creates it. A letter goes to the partition with the number of its
 record's, modulo their count. A write is answered once, now or later. Without an answer nobody knows
-whether the letters are there; who repeats it may write them twice.
+whether the dead letters are there; who repeats it may write them twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,10 +32,10 @@ from josefine_broker.wire import apis
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 
 WRITE_TIMEOUT_MS = 10_000
-"""How long letters wait for the replicas of their partition."""
+"""How long dead letters wait for the replicas of their partition."""
 
 Heard = Callable[[int, KafkaError | None], None]
-"""Gets how many letters, from the first on, the write had; and why they are not there."""
+"""Gets how many dead letters, from the first on, the write had; and why they are not there."""
 
 
 def write_letters(
@@ -46,7 +46,7 @@ def write_letters(
     config: DeadLetters | None,
     heard: Heard,
 ) -> None:
-    """Write the first of these letters: as many as fit in a batch."""
+    """Write the first of these dead letters: as many as fit in a batch."""
     try:
         tp, settings = _place(ctx, origin, config)
         records: Mapping[int, Record] = {}
@@ -67,7 +67,7 @@ def write_letters(
 def _place(
     ctx: Context, origin: Origin, config: DeadLetters | None
 ) -> tuple[TopicPartition, TopicSettings]:
-    """Where the letters go. Raises KafkaError(invalid_config), like Kafka's checks before each
+    """Where the dead letters go. Raises KafkaError(invalid_config), like Kafka's checks before each
     write: group and topic may have other configurations by now."""
     if config is None:
         raise _invalid("the group has no topic for dead letters any more")
@@ -80,7 +80,7 @@ def _place(
         raise _invalid(f"the topic '{topic.name}' takes no dead letters: set {name}=true on it")
     # A letter without a key would be refused, and one with the key of another replaces it.
     if "compact" in settings.log.cleanup_policy:
-        raise _invalid(f"the topic '{topic.name}' is compacted, which deletes letters")
+        raise _invalid(f"the topic '{topic.name}' is compacted, which deletes dead letters")
     return TopicPartition(topic.name, origin.partition % len(topic.partitions)), settings
 
 
@@ -91,12 +91,14 @@ def _invalid(message: str) -> KafkaError:
 def _copied(
     source: HostedPartition, letters: Sequence[Letter], bytes_max: int
 ) -> tuple[Sequence[Letter], Mapping[int, Record]]:
-    """The first letters, and those of their records that are in the log. Stops when the records
+    """The first of them, and those of their records that are in the log. Stops when the records
     fill a batch. A record that was deleted or cannot be read is only named. Raises KafkaError while
     a damaged batch is being repaired."""
     wanted = {each.offset for each in letters}
     found: dict[int, Record] = {}
     end, size, committed = -1, 0, source.partition.high_watermark
+    # A batch is read and opened once, for all of its records that are wanted: offsets only grow, so
+    # those below the end of the last batch are found already, or are not there any more.
     for at, letter in enumerate(letters):
         # `end`: of the batch that was read last.
         if letter.offset < end:
@@ -115,6 +117,7 @@ def _copied(
                         if record.offset in wanted:
                             found[record.offset] = record
                             size += len(record.key or b"") + len(record.value or b"")
+        # A batch that another replica can repair is read later; one that none can is only named.
         except (KafkaError, CorruptData) as error:
             if source.may_be_repaired(letter.offset):
                 raise KafkaError(ErrorCode.corrupt_message, str(error)) from error

@@ -394,7 +394,7 @@ def _holding(
 
 
 def store(ctx: Context, led: LedShare) -> None:
-    """Write the letters that are due, store what has changed, if no write is open, and set the
+    """Write the dead letters that are due, store what has changed, if no write is open, and set the
     timer."""
     shared, now_ms = led.partition, ctx.clock.monotonic_ms()
     if shared is None or ctx.clients.shares.led.get(led.key) is not led:
@@ -429,7 +429,7 @@ def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
 
 
 def _send_letters(ctx: Context, led: LedShare) -> None:
-    """Begin one write of letters, if any are due. The next one begins when this one has been
+    """Begin one write of dead letters, if any are due. The next one begins when this one has been
     answered; after an answer at once the timer begins it, so that no client waits for them all."""
     assert led.partition is not None
     limits = led.partition.limits
@@ -458,7 +458,7 @@ def _send_letters(ctx: Context, led: LedShare) -> None:
 def _lettered(
     ctx: Context, led: LedShare, offsets: Sequence[int], error: KafkaError | None
 ) -> None:
-    """The result of a write of letters: their records are archived, unless it is repeated."""
+    """The result of a write of dead letters: their records are archived, unless it is repeated."""
     assert led.partition is not None
     is_to_repeat = error is not None and error.code not in HOPELESS
     led.letters.end(ctx.clock.monotonic_ms(), is_to_repeat=is_to_repeat)

@@ -51,6 +51,7 @@ def _search(
             return error
 
     def done(result: Found | KafkaError | None) -> None:
+        # Never the end: a group would skip every record that is young enough.
         if result is None:
             heard(KafkaError(ErrorCode.offset_not_available, "the lookup failed"))
         elif isinstance(result, KafkaError):
@@ -60,6 +61,8 @@ def _search(
             end = hosted.partition.high_watermark
             heard(end if found is None else min(found[0], end))
 
+    # The search ends before the first record that is young enough, or finds none: then the end of
+    # the moment at which it is done, so that nothing is skipped that came meanwhile.
     try:
         search = hosted.log.timestamp_search(max(0, timestamp_ms))
         ctx.ports.work(run, is_wanted, done)

@@ -157,7 +157,7 @@ def _check_dead_letter_topic(topic: str, prefix: str) -> None:
         raise ValueError("must be a topic name: 1 to 249 of a-z A-Z 0-9 . _ -")
     if topic.startswith("__"):
         raise ValueError("must not start with __")
-    # Or whoever may write a record that is rejected could write to any topic.
+    # Or a client that may write a record that is rejected could write to any topic.
     if topic and not topic.startswith(prefix):
         raise ValueError(f"must start with {prefix}")
 
@@ -201,6 +201,7 @@ def resolve(
             values[pair[0]] = _value(*pair, own)
         except KafkaError:
             continue
+    # Without effect before: a broker of an older level could not read the states it leads to.
     topic = str(values[DLQ_TOPIC]) if serves_dead_letters else ""
     number = {name: value for name, value in values.items() if isinstance(value, int)}
     return GroupConfig(

@@ -1,21 +1,27 @@
 """A share group on three brokers, whose leaders are killed: no record that was accepted comes back,
-and none is lost."""
+none is lost, and what was rejected has a dead letter."""
 
 from __future__ import annotations
 
+from collections.abc import Container
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import groups
+from josefine_broker.client.config_admin import RESOURCE_GROUP, alter_resource
 from josefine_broker.client.effects import Call, Exchange, Operation, Unanswered
 from josefine_broker.client.io_blocking import BlockingClient, BlockingProducer, NewTopic
 from josefine_broker.client.session import Session
 from josefine_broker.engine.coordinators.share_states_host import coordinator_key
 from josefine_broker.engine.groups.offsets import coordinator_partition
 from josefine_broker.engine.groups.share.values import ShareKey
+from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.reader import read_records
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
 from tests.support.cluster import REPLICATED, Cluster
@@ -24,13 +30,18 @@ from tests.support.waiting import wait_until
 TOPIC, GROUP, ME = "shared", "readers", "member-1"
 STATES = "__share_group_state"
 RECORDS = 300
-ACCEPT = 1
+ACCEPT, REJECT = 1, 3
+LETTERS = "dlq.shared"
 
 
 class Member:
-    """The only member: it accepts what it gets, and knows what the brokers have confirmed."""
+    """The only member: it accepts what it gets, but for records with these numbers modulo 3, which
+    it rejects; and it knows what the brokers have confirmed."""
 
-    def __init__(self, cluster: Cluster, client: BlockingClient) -> None:
+    def __init__(
+        self, cluster: Cluster, client: BlockingClient, rejects: Container[int] = ()
+    ) -> None:
+        self._rejects = rejects
         self._cluster = cluster
         self._client = client
         self.key: ShareKey | None = None
@@ -65,7 +76,13 @@ class Member:
         assert self.key is not None
         f = e.share_fetch
         acks = tuple(
-            f.AcknowledgementBatch(first_offset=a, last_offset=b, acknowledge_types=(ACCEPT,))
+            f.AcknowledgementBatch(
+                first_offset=a,
+                last_offset=b,
+                acknowledge_types=tuple(
+                    REJECT if offset % 3 in self._rejects else ACCEPT for offset in range(a, b + 1)
+                ),
+            )
             for a, b in self._held
         )
         part = f.FetchPartition(partition_index=self.key.partition, acknowledgement_batches=acks)
@@ -146,3 +163,63 @@ def test_killed_leader_costs_no_accepted_record(tmp_path: Path, victim: str) -> 
                 timeout_s=90,
                 what="every record is accepted",
             )
+
+
+def _with_config(
+    config: dict[str, str], session: Session, now_ms: int, deadline_ms: int
+) -> Operation[None]:
+    yield from alter_resource(session, RESOURCE_GROUP, GROUP, config, now_ms, deadline_ms)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_leader_costs_no_dead_letter(tmp_path: Path) -> None:
+    """Each rejected record has a letter, perhaps two; no accepted one has."""
+    with Cluster(tmp_path, **REPLICATED) as cluster:
+        cluster.wait_settled()
+        with BlockingClient(cluster.bootstrap) as client:
+            takes = {"errors.deadletterqueue.group.enable": "true"}
+            client.create_topics([NewTopic(TOPIC, 1), NewTopic(LETTERS, 1, configs=takes)])
+            config = {"errors.deadletterqueue.topic.name": LETTERS}
+            client.run(partial(_with_config, config))
+            member = Member(cluster, client, rejects={0})
+            member.join()
+            wait_until(
+                lambda: not member.fetch() and member.fetches > 1, timeout_s=60, what="it fetches"
+            )
+            producer = BlockingProducer(client)
+            for number in range(RECORDS):
+                producer.send(TOPIC, value=b"v%d" % number)
+                if number % 10 == 0:
+                    producer.flush()
+            producer.flush()
+            wait_until(
+                lambda: member.fetch() and len(member.accepted) > RECORDS // 3,
+                timeout_s=60,
+                what="a third is answered for",
+            )
+            cluster.kill(cluster.leader_of(TOPIC))
+            rejected = {offset for offset in range(RECORDS) if offset % 3 == 0}
+            wait_until(
+                lambda: member.fetch() is not None and lettered(client) >= rejected,
+                timeout_s=120,
+                what="every rejected record has a letter",
+            )
+            assert lettered(client) == rejected
+
+
+def lettered(client: BlockingClient) -> set[int]:
+    """The offsets that dead letters name."""
+    tp = TopicPartition(LETTERS, 0)
+    found: set[int] = set()
+    at = 0
+    while True:
+        data = client.fetch({tp: at}, max_wait_ms=0)[tp].records
+        batches = list(iter_batches(data))
+        if not batches:
+            return found
+        for pos, header in batches:
+            at = header.end_offset
+            for record in read_records(data[pos : pos + header.size_bytes]):
+                told = dict(record.headers)
+                found.add(int(told["__dlq.errors.offset"] or b""))

@@ -27,6 +27,7 @@ def start_of(text: str) -> tuple[StartAt, int]:
     days, hours, minutes and seconds, as Java reads it. Raises ValueError."""
     if text in (StartAt.LATEST.value, StartAt.EARLIEST.value):
         return StartAt(text), 0
+    # An empty duration ("P", "PT") matches the pattern, and is none in Java either.
     word, _, duration = text.partition(":")
     found = _DURATION.fullmatch(duration) if word == StartAt.BY_DURATION.value else None
     if found is None or not any(found.groups()):

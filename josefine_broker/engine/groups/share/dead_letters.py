@@ -2,8 +2,8 @@
 
 Rules: a letter names its record in headers, which are Kafka's; key and value are the record's if
 the group copies records, and otherwise absent. A record that is too large for the topic is only
-named: a letter without its record is better than none. Letters are written at least once: their
-headers `topic`, `partition`, `offset` and `group` are equal in a letter that came twice.
+named: that is better than none. Dead letters are written at least once: the headers `topic`,
+`partition`, `offset` and `group` are equal in one that came twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from josefine_broker.records.builder import Record, RecordBatchBuilder, encode_r
 HEADER_PREFIX = "__dlq.errors."
 REJECTED = "Offset rejected by client."
 EXHAUSTED = "Offset delivery count exceeded the threshold."
-"""Kafka's texts of the header `message`, by which consumers of letters tell them apart."""
+"""Kafka's texts of the header `message`, which consumers of dead letters look at."""
 LETTERS_MAX = 500
-"""Letters of one batch."""
+"""Dead letters of one batch."""
 RETRY_MS, RETRY_MAX_MS = 1_000, 30_000
 """The first and the longest pause after a write that may succeed later."""
 
@@ -33,12 +33,12 @@ HOPELESS = frozenset(
         ErrorCode.unsupported_for_message_format,
     }
 )
-"""Errors that no repetition changes: the records are archived without letters, as in Kafka. After
-any other the write is repeated without end: Kafka stops after five times, and loses the letters."""
+"""Errors that no repetition changes: the records are archived without dead letters, as in Kafka.
+After any other the write is repeated without end: Kafka stops after five times, and loses them."""
 
 
 class Origin(NamedTuple):
-    """Where letters come from."""
+    """Where dead letters come from."""
 
     topic: str
     partition: int
@@ -74,14 +74,14 @@ def build_letters(
     now_ms: int,
     bytes_max: int,
 ) -> tuple[bytearray, int]:
-    """A batch of at most `bytes_max`, and how many of the letters it has: one at least. `records`:
-    the copied ones, by offset."""
+    """A batch of at most `bytes_max`, and how many of the dead letters it has: one at least.
+    `records`: the copied ones, by offset."""
     builder, count = RecordBatchBuilder(), 0
     for letter in letters:
         headers = _headers(origin, letter)
         record = records.get(letter.offset, Record())
         key, value = record.key, record.value
-        # A record alone may be too large for the topic of letters.
+        # A record alone may be too large for the topic of dead letters.
         size = builder.size_bytes + len(encode_record(count, 0, key, value, headers))
         if size > bytes_max:
             if count:
@@ -93,6 +93,7 @@ def build_letters(
 
 
 def _headers(origin: Origin, letter: Letter) -> tuple[tuple[str, bytes], ...]:
+    # As texts, also the numbers: consumers that know Kafka's dead letters read them so.
     found = {
         "topic": origin.topic,
         "partition": origin.partition,
@@ -105,7 +106,7 @@ def _headers(origin: Origin, letter: Letter) -> tuple[tuple[str, bytes], ...]:
 
 
 class LetterWrite:
-    """The write of letters of one share partition: one at a time. Mutable."""
+    """The write of dead letters of one share partition: one at a time. Mutable."""
 
     __slots__ = ("is_open", "retry_ms", "tries")
 
@@ -120,5 +121,6 @@ class LetterWrite:
         """The write has ended; the pause before it is repeated doubles."""
         self.is_open = False
         self.tries = self.tries + 1 if is_to_repeat else 0
+        # Bounded before the shift, or the number would grow without end while the topic is away.
         pause_ms = min(RETRY_MS << min(self.tries - 1, 5), RETRY_MAX_MS) if is_to_repeat else 0
         self.retry_ms = now_ms + pause_ms

@@ -374,9 +374,9 @@ class SharePartition:
     # Dead letters.
 
     def letters_due(self, records_max: int) -> list[Span]:
-        """Archiving records of which that is stored: the first ones, about so many. Their letters
-        are to be written, by this leader or, if it fails before `end_letters` is stored, once more
-        by the next."""
+        """Archiving records of which that is stored: the first ones, about so many. Each needs its
+        dead letter, by this leader or, if it fails before `end_letters` is stored, once more by the
+        next."""
         due: list[Span] = []
         for each in self._spans:
             if records_max > 0 and each.state is RecordState.ARCHIVING and each.write == NO_WRITE:
@@ -385,8 +385,8 @@ class SharePartition:
         return due
 
     def end_letters(self, first: int, last: int) -> None:
-        """Archive these records, where they are archiving: their letters are written, or cannot
-        be."""
+        """Archive these records, where they are archiving: their dead letters are written, or
+        cannot be."""
         for each in self._within(first, last):
             if each.state is RecordState.ARCHIVING and each.write == NO_WRITE:
                 self._free(each, RecordEvent.LETTER_ENDED, each.deliveries)

@@ -188,7 +188,8 @@ class History:
         self.rng = Random(seed)
         self.source, self.target = Model(self.rng), Target(self.rng)
         self.compacts = self.rng.random() < 0.3
-        self.truncates = self.rng.random() < 0.6
+        # Compaction may remove the last mirrored batch, by which a truncation is noticed (0028).
+        self.truncates = not self.compacts and self.rng.random() < 0.8
         self.seen: Bytes = {}
         self.mirrors: dict[str, Copier] = {}
         self.runs = 0
@@ -238,6 +239,8 @@ class History:
             self.source.epoch += 1
         elif what == 8 and self.truncates and self.source.batches:
             self.source.truncate()
+            for _ in range(self.rng.randint(0, 5)):
+                self.source.grow()
         elif what == 9 and self.compacts:
             self.source.compact()
         elif what == 10 and not self.compacts:
