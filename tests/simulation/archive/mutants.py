@@ -81,4 +81,25 @@ MUTANTS = (
         new="if False:",
         seed=3,
     ),
+    Mutant(
+        breaks="the newest archived offset is of the log's epoch",
+        function=archived_end.archived_end,
+        old="if epoch != last.leader_epoch:",
+        new="if False:",
+        seed=172,
+    ),
+    Mutant(
+        breaks="a new leader's records follow only archived ones that it has",
+        function=newest.has_new_leader,
+        old="first.leader_epoch != known.leader_epoch",
+        new="False",
+        seed=45,
+    ),
+    Mutant(
+        breaks="a restored table is not written",
+        function=ChainedTable._ready,
+        old='if entry.operation == "RESTORE":',
+        new="if False:",
+        seed=143,
+    ),
 )
