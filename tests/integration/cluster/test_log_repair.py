@@ -32,21 +32,21 @@ def flip_one_bit(path: Path) -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def three_brokers(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path, **REPLICATED) as made:
         made.wait_settled()
         yield made
 
 
-def test_damage_is_verified_repaired_and_compared_by_commands(cluster: Cluster) -> None:
-    with BlockingClient(cluster.bootstrap) as client:
+def test_damage_is_verified_repaired_and_compared_by_commands(three_brokers: Cluster) -> None:
+    with BlockingClient(three_brokers.bootstrap) as client:
         client.create_topics([NewTopic("orders", 1, 3, configs=SMALL)])
         client.create_topics([NewTopic("alone", 1, 1, configs=SMALL)])
         orders = produce(client, "orders", RECORDS)
         alone = produce(client, "alone", RECORDS)
-    leader = cluster.broker(cluster.leader_of("orders"))
-    only = cluster.broker(cluster.leader_of("alone"))
-    other = next(each for each in cluster.brokers.values() if each not in (leader, only))
+    leader = three_brokers.broker(three_brokers.leader_of("orders"))
+    only = three_brokers.broker(three_brokers.leader_of("alone"))
+    other = next(each for each in three_brokers.brokers.values() if each not in (leader, only))
     damaged = [(leader, "orders-0", 0), (other, "orders-0", 1), (only, "alone-0", 0)]
     for broker, name, at in damaged:
         wait_until(lambda d=broker.data_dir / name, n=at: len(sealed(d)) > n, 30, "segments")
@@ -77,7 +77,7 @@ def test_damage_is_verified_repaired_and_compared_by_commands(cluster: Cluster) 
     given = josefine("", "log", "repair", "alone-0", "--accept-loss", "--admin", only.admin_url)
 
     assert given.code == 0, given.err + given.out
-    with BlockingClient(cluster.bootstrap) as client:
+    with BlockingClient(three_brokers.bootstrap) as client:
         assert read_all(client, "orders") == orders
         kept = read_all(client, "alone")
     assert set(kept) < set(alone)
