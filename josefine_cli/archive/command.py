@@ -120,6 +120,7 @@ def _always(where: str, topics: list[str], lag_ms: int, admin: str) -> None:
             select.select([signals.descriptor], [], [])
             ended.set()
 
+        # A thread waits for the signal, since the writer's rounds wait in the main one.
         threading.Thread(target=wait, daemon=True).start()
         security = configured_security(os.environ, where)
 
