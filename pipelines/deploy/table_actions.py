@@ -168,7 +168,7 @@ class Replacement:
 
     def lines(self, live: TableState, then: TableState) -> str:
         """The commit file that turns `live` into `then`: every action, a line each. Characters are
-        as they are, because delta-rs decodes some escapes wrongly (`parquet_statistics.py`)."""
+        as they are, because delta-rs decodes some escapes wrongly (`sinks/parquet_statistics.py`)."""
         actions = self._actions(live, then)
         return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in actions)
 

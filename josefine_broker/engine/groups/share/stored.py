@@ -130,7 +130,7 @@ def written(new: ShareState) -> Change:
         start = max(before.start_offset, new.start_offset)
         finished = [each for each in before.batches if each.state in FINAL]
         batches = _laid_over(before.batches, new.batches, start)
-        # Over what the write says, but for records that it has finished.
+        # Over the ranges of the write, but for records that it has finished.
         archiving = [each for each in before.batches if each.state is RecordState.ARCHIVING]
         if archiving:
             ended = [each for each in new.batches if each.state in FINAL]

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ OF_A_HISTOGRAM = ("_bucket", "_sum", "_count")
 
 def exported() -> set[str]:
     names = set()
-    for metric in (*METRICS.values(), *OF_PIPELINES.values(), *OF_TABLES.values()):
+    for metric in (*METRICS.values(), *OF_PIPELINES.values(), *chain(*OF_TABLES.values())):
         endings = OF_A_HISTOGRAM if metric.kind is Kind.HISTOGRAM else ("",)
         names |= {f"{metric.exported}{ending}" for ending in endings}
     return names
