@@ -6,9 +6,9 @@ Four faults, each against clusters of three brokers in virtual time, with produc
 consumers at work and a topic in the page cache and one with `flush.messages=1`:
 
 - bit flips, and lost, misdirected and unreadable sectors, under the logs of running brokers;
-- truncation: each broker in turn is killed, and finds the end of a log cut off, anywhere in what
-  was synced. What was not is lost with a machine's power alone; cut by anybody else it looks like
-  the unfinished write of a killed process, see RELIABILITY.md;
+- truncation: each broker in turn is killed, and finds the end of a log cut off inside any of its
+  batches, synced or not. A cut exactly between two batches that were not synced shows nowhere, see
+  RELIABILITY.md;
 - a power loss of all brokers at once, three times; of this only the synced topic is judged;
 - a crash of one machine's system, with what it had not synced, while another broker stands still
   for longer than its session; then the next pair.
@@ -28,6 +28,7 @@ from functools import partial
 from random import Random
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
+from josefine_broker.records.batch import iter_batches
 from raft import InvariantBroken
 from tests.simulation.cluster.damage import spoil_log
 from tests.simulation.cluster.faults import CALM
@@ -55,18 +56,23 @@ def truncate(world: World, rng: Random) -> None:
     for broker_id in world.broker_ids:
         world.kill(broker_id, power=False)
         for _ in range(3):
-            spoil_log(world, broker_id, rng, partial(cut_synced, world), "log to be truncated")
+            spoil_log(
+                world, broker_id, rng, partial(cut_inside_a_batch, world), "log to be truncated"
+            )
         world.start(broker_id)
         world.scheduler.run(3_000)
 
 
-def cut_synced(world: World, files: MemoryFiles, path: str, rng: Random) -> None:
+def cut_inside_a_batch(world: World, files: MemoryFiles, path: str, rng: Random) -> None:
     inode = files.names[path]
-    if inode.durable:
-        size = rng.randrange(len(inode.durable))
-        del inode.data[size:]
-        inode.durable = inode.durable[:size]
-        world.met["log truncated"] += 1
+    if not inode.data:
+        return
+    size = rng.randrange(len(inode.data))
+    if size >= len(inode.durable):
+        size += size in {at for at, _ in iter_batches(bytes(inode.data))}
+    del inode.data[size:]
+    inode.durable = inode.durable[:size]
+    world.met["log truncated"] += 1
 
 
 def take_all_power(world: World, rng: Random) -> None:

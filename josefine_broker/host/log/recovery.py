@@ -8,9 +8,11 @@ known to have been synced (a synced segment follows, or the mark in `disk/synced
 it), a crash cannot be the cause: opening is refused and nothing is changed. Offsets below the
 stored log start never come back.
 
-The report states what may still be believed of the log (`metadata/log_completeness.py`). Only the
-unfinished last write of a killed process may be cut without a doubt. Any other cut is recorded in
-the directory first, durably: after a crash the shortened log must not look complete.
+The report states what may still be believed of the log (`metadata/log_completeness.py`). Only a log
+without other replicas may be cut without a doubt, where its end looks like the unfinished write of
+a killed process: a shortened file looks the same, and another replica may have what it had. Any
+other cut is recorded in the directory first, durably: after a crash the shortened log must not look
+complete.
 """
 
 from collections.abc import Sequence
@@ -66,8 +68,8 @@ class RecoveryReport:
     @property
     def may_lack(self) -> bool:
         """Whether this recovery found the log shorter than the records that may have been
-        confirmed."""
-        return self.completeness is not Completeness.COMPLETE
+        confirmed. An unfinished write alone is a reason to ask, not to alert anybody."""
+        return not self.completeness.may_lead
 
     @property
     def line(self) -> str | None:
@@ -290,11 +292,14 @@ def cut(segment: Segment, tally: Tally, problem: str) -> None:
     # Zeros for what the disk cannot read: no unfinished write looks like that.
     size = file.size() - segment.size_bytes
     tail = read_around(file, segment.size_bytes, size)
-    # A write that was never finished was never acknowledged, so nobody can miss it.
-    if len(tail) == size and is_torn(memoryview(tail)):
-        tally.state.settle()
-    else:
+    if len(tail) != size or not is_torn(memoryview(tail)):
         tally.note(Completeness.SHORTENED)
+    # A write that was never finished was never acknowledged. But a killed process rarely leaves
+    # one, and a file that somebody has shortened looks the same: other replicas may have more.
+    elif tally.keeps_tail:
+        tally.note(Completeness.UNSYNCED)
+    else:
+        tally.state.settle()
     # The report needs the size before the cut.
     tally.bytes_cut += file.size() - segment.size_bytes
     tally.cut_at = problem

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from josefine_broker.engine.cluster.enrolment import Enrolment
+from josefine_broker.host.log import recovery
 from josefine_broker.host.replica_manager import Hosting
 from tests.simulation.cluster.test_repair import damage_of, flip, grown, partition, path_of
 from tests.simulation.cluster.world import World
@@ -77,6 +78,14 @@ def fail_its_reads_for_a_while(world: World, broker_id: int, other: int) -> None
     files.open = real  # type: ignore[method-assign]
 
 
+def leave_an_unfinished_write(world: World, broker_id: int, other: int) -> None:
+    """It was killed within a write. The other replica never comes back: it is not waited for."""
+    facts, _, _ = next(each for each in world.view.entries() if each[0].name == TOPIC)
+    path = path_of(world, broker_id, TOPIC, facts.batches[-1].base_offset)
+    world.machines[broker_id].disk.files.names[path].data += bytes(30)
+    world.start(broker_id)
+
+
 Trouble = Callable[[World, int, int], None]
 
 
@@ -105,7 +114,9 @@ SEEDS = (2, 5)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("trouble", [cut_its_end, fail_its_reads_for_a_while])
+@pytest.mark.parametrize(
+    "trouble", [cut_its_end, fail_its_reads_for_a_while, leave_an_unfinished_write]
+)
 def test_last_in_sync_replica_leads_again_with_all_that_was_committed(
     trouble: Trouble, seed: int
 ) -> None:
@@ -126,6 +137,16 @@ def test_last_in_sync_replica_leads_again_with_all_that_was_committed(
             ),
         ),
         (
+            leave_an_unfinished_write,
+            Mutant(
+                breaks="an unfinished write is no reason to wait for who may never come back",
+                function=recovery.cut,
+                old="tally.note(Completeness.UNSYNCED)",
+                new="tally.note(Completeness.SHORTENED)",
+                seed=SEEDS[0],
+            ),
+        ),
+        (
             fail_its_reads_for_a_while,
             Mutant(
                 breaks="a log that could be opened after all counts again",
@@ -136,7 +157,7 @@ def test_last_in_sync_replica_leads_again_with_all_that_was_committed(
             ),
         ),
     ],
-    ids=["cut", "opened after all"],
+    ids=["cut", "unfinished write", "opened after all"],
 )
 def test_a_broken_rule_of_the_last_in_sync_replica_is_noticed(
     trouble: Trouble, mutant: Mutant

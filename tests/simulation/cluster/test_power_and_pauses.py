@@ -5,6 +5,7 @@ import pytest
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.metadata import leader_election
 from josefine_broker.engine.replicas.repair.repairs import Repairs
+from josefine_broker.host.log import recovery
 from josefine_broker.host.log.log import PartitionLog
 from tests.proofs.power_and_pauses import FAULTS, prove_fault
 from tests.simulation.cluster.mutants import get
@@ -17,6 +18,13 @@ MUTANTS = {
         old="if not self._damaged.logs and not self._open:",
         new="if True:",
         seed=0,
+    ),
+    "truncation": Mutant(
+        breaks="what looks like an unfinished write may be a file that was shortened",
+        function=recovery.cut,
+        old="elif tally.keeps_tail:",
+        new="elif False:",
+        seed=28,
     ),
     "power loss of all": Mutant(
         breaks="where a topic asks for it, records count once they are synced",
