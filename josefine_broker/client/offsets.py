@@ -87,6 +87,50 @@ def _list_answers(
             yield Answer(TopicPartition(topic.name, p.partition_index), p.error_code, listed)
 
 
+def epoch_ends(
+    session: Session, wanted: Mapping[TopicPartition, int], now_ms: int, deadline_ms: int
+) -> Operation[dict[TopicPartition, tuple[int, int]]]:
+    """The largest leader epoch up to the one asked for, and where it ended; (-1, -1): unknown."""
+    attempts = session.start(now_ms, deadline_ms, "epochs")
+    kind = Spread(
+        api_key=apis.OFFSET_FOR_LEADER_EPOCH,
+        build=partial(_epoch_request, wanted),
+        parse=_epoch_answers,
+    )
+    return results((yield from spread(session, attempts, kind, wanted)))
+
+
+def _epoch_request(
+    wanted: Mapping[TopicPartition, int],
+    cluster: ClusterMetadata,
+    partitions: Sequence[TopicPartition],
+) -> e.offset_for_leader_epoch.OffsetForLeaderEpochRequest:
+    topics = tuple(
+        e.offset_for_leader_epoch.OffsetForLeaderTopic(
+            topic=topic,
+            partitions=tuple(
+                e.offset_for_leader_epoch.OffsetForLeaderPartition(
+                    partition=p, leader_epoch=wanted[TopicPartition(topic, p)]
+                )
+                for p in numbers
+            ),
+        )
+        for topic, numbers in by_topic(partitions).items()
+    )
+    return e.offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER_REPLICA_ID, topics=topics
+    )
+
+
+def _epoch_answers(
+    cluster: ClusterMetadata, response: e.offset_for_leader_epoch.OffsetForLeaderEpochResponse
+) -> Iterable[Answer]:
+    for topic in response.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.topic, p.partition)
+            yield Answer(tp, p.error_code, (p.leader_epoch, p.end_offset))
+
+
 def delete_records(
     session: Session,
     before: Mapping[TopicPartition, int],

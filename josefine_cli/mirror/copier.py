@@ -11,19 +11,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.retry import Action, action_for
-from josefine_cli.mirror import plan
+from josefine_cli.mirror import epochs, plan
+from josefine_cli.mirror.epochs import NO_EPOCH, Note, Notes
 from josefine_cli.mirror.plan import Append, Ends, Tail, Verdict, Why
 from josefine_cli.mirror.sides import (
     Source,
+    answers_of,
     delete_before,
     ends_of,
     is_current,
+    keep_notes,
+    leaders_of,
+    notes_of,
     read_at,
     read_whole,
     sessions_of,
@@ -55,6 +60,9 @@ class Part:
     topic_id: object
     start: int
     """The source's log start, from which a blank mirror reads."""
+    notes: Notes = ()
+    leader: int = NO_EPOCH
+    """The source's leader epoch in which it was compared last, while it had nothing new."""
 
 
 Round = dict[TopicPartition, Append | Verdict]
@@ -83,6 +91,8 @@ class Copier:
         self._starts_due_s = 0.0
         self._replaced_s: dict[str, float] = {}
         """Topic → when brokers first named another session."""
+        self._notes: dict[str, dict[int, Notes]] = {}
+        """Topic → partition → the source's epochs, as they are kept with the topic."""
         self._reader: _Reader | None = None
 
     def attach(self, topics: Mapping[str, Source]) -> None:
@@ -97,6 +107,7 @@ class Copier:
         ours = ends_of(self._target, tps)
         theirs = ends_of(self._source, tps)
         self._topics.update(topics)
+        self._notes |= {topic: notes_of(self._target, topic) for topic in topics}
         for tp in tps:
             self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
 
@@ -109,17 +120,19 @@ class Copier:
             is_blank = first is not None and plan.is_without_records(first, ours.end)
             tail = None if last is None else plan.tail_of(last, ours.end)
         verdict = plan.attach(theirs, ours, is_blank=is_blank)
-        if verdict is None and tail is not None and tail.base_offset >= theirs.start:
-            verdict = _check_tail(self._source, tp, tail, compacts=found.compacts)
+        notes = () if is_blank else self._notes[tp.topic].get(tp.partition, ())
+        start = theirs.start
+        part = Part(ours.end, NO_EPOCH, tail, found.compacts, found.topic_id, start, notes)
+        if verdict is None:
+            verdict = _compare(self._source, tp, part)
         if verdict is not None:
             self._stop(tp, verdict)
             return
         self._started[tp] = ours.start
-        start = theirs.start
-        self.parts[tp] = Part(ours.end, -1, tail, found.compacts, found.topic_id, start)
+        self.parts[tp] = part
         if ours.end < start == theirs.end:  # the source has no records, so no batch leads there
             fillers = plan.fill(ours.end, start)
-            self._append({tp: Append(fillers, start, -1, -1, Tail(0, 0, 0, 0))})
+            self._append({tp: Append(fillers, start, (), Tail(0, 0, 0, 0))})
 
     def step(self) -> bool:
         """Append what was read next; False: the source had nothing new. Raises KafkaError, after
@@ -177,6 +190,10 @@ class Copier:
     def _append(self, appends: Mapping[TopicPartition, Append]) -> None:
         """Write one round, which the broker accepts only at the target's end. Raises KafkaError."""
         left = {tp: each for tp, each in appends.items() if tp not in self.verdicts}
+        self._keep({
+            tp: epochs.noted(self.parts[tp].notes, (Note(*each) for each in append.epochs))
+            for tp, append in left.items()
+        })  # fmt: skip
         until_s = time.monotonic() + FENCE_WAIT_S
         while left:
             batches = {
@@ -203,6 +220,19 @@ class Copier:
                     raise failed
                 time.sleep(0.05)  # the leader has not heard of this session yet
 
+    def _keep(self, notes: Mapping[TopicPartition, Notes]) -> bool:
+        """Keep the source's epochs, before a batch of a new one is appended; whether any is new.
+        Raises KafkaError."""
+        new = {tp: each for tp, each in notes.items() if each != self.parts[tp].notes}
+        for topic in sorted({tp.topic for tp in new}):
+            found = {tp.partition: each for tp, each in new.items() if tp.topic == topic}
+            kept = {**self._notes[topic], **found}
+            keep_notes(self._target, topic, self._session, kept)
+            self._notes[topic] = kept
+        for tp, each in new.items():
+            self.parts[tp].notes = each
+        return bool(new)
+
     def _may_pass(self, tp: TopicPartition, error: KafkaError, until_s: float) -> bool:
         """Whether the same append may succeed later."""
         if error.code is not ErrorCode.policy_violation:
@@ -223,17 +253,39 @@ class Copier:
 
     def _appended(self, tp: TopicPartition, each: Append, size: int) -> None:
         part = self.parts[tp]
-        part.position, part.epoch = each.position, each.last_epoch
+        part.position = each.position
+        part.epoch = each.epochs[-1][1] if each.epochs else part.epoch
         if each.tail.size_bytes:
             part.tail = each.tail
         self.copied_bytes += size
 
     def _follow_starts(self) -> None:
-        """Now and then: delete what the source has deleted. Raises KafkaError."""
+        """Now and then: delete what the source has deleted, and look at its leaders. Raises
+        KafkaError."""
         now_s = time.monotonic()
         if self._reader is not None and now_s >= self._starts_due_s:
             self._starts_due_s = now_s + STARTS_EVERY_S
             self.follow_starts(self._reader.starts)
+            self.follow_leaders()
+
+    def follow_leaders(self) -> None:
+        """Compare partitions whose source has another leader, also if it writes nothing: later it
+        may have nothing left to compare. Raises KafkaError."""
+        tps = [tp for tp in self.parts if tp not in self.verdicts]
+        new = {}
+        for tp, leader in (leaders_of(self._source, tps) if tps else {}).items():
+            part = self.parts[tp]
+            if leader == part.leader:
+                continue
+            verdict = _compare(self._source, tp, part)
+            if verdict is not None:
+                self._stop(tp, verdict)
+                continue
+            part.leader = leader
+            if part.position:
+                new[tp] = epochs.noted(part.notes, [Note(part.position, leader)])
+        if self._keep(new):
+            self.pause()  # the reader has the older ones
 
     def follow_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Delete what is below these log starts of the source. Raises KafkaError."""
@@ -251,14 +303,22 @@ class Copier:
             self._started |= due
 
 
-def _check_tail(
-    source: BlockingClient, tp: TopicPartition, tail: Tail, *, compacts: bool
-) -> Verdict | None:
-    """Whether the source still has the last mirrored batch. Raises KafkaError if it cannot be
-    read."""
-    at = (read_at if compacts else read_whole)(source, tp, tail.base_offset)
-    # Deleted by retention since: then there is nothing to compare.
-    return None if at is None else plan.check_tail(at, tail, compacts=compacts)
+def _compare(source: BlockingClient, tp: TopicPartition, part: Part) -> Verdict | None:
+    """Whether the source still has what was mirrored: by the last batch, or, if the source has it no
+    more, by the source's epochs. Raises KafkaError if it cannot be read."""
+    tail = part.tail
+    if tail is not None:
+        at = (read_at if part.compacts else read_whole)(source, tp, tail.base_offset)
+        if at is not None:
+            if plan.has_tail(at, tail):
+                return None
+            verdict = plan.check_tail(at, tail, compacts=part.compacts)
+            if verdict is not None:
+                return verdict
+    asked = epochs.to_ask(part.notes, part.position)
+    if not asked:
+        return None
+    return epochs.check(part.notes, part.position, answers_of(source, tp, asked))
 
 
 class _Reader:
@@ -267,8 +327,7 @@ class _Reader:
     def __init__(self, source: BlockingClient, parts: Mapping[TopicPartition, Part]) -> None:
         self._source = source
         self._parts = {
-            tp: Part(p.position, p.epoch, p.tail, p.compacts, p.topic_id, p.start)
-            for tp, p in parts.items()
+            tp: replace(p) for tp, p in parts.items()
         }
         self.starts: dict[TopicPartition, int] = {tp: p.start for tp, p in parts.items()}
         self._found: queue.Queue[Round | KafkaError] = queue.Queue(AHEAD)
@@ -340,9 +399,10 @@ class _Reader:
         after = plan.continue_with(part.position, records)
         if not isinstance(after, Append):
             return after
-        if part.tail is not None and after.first_epoch != part.epoch:
-            verdict = _check_tail(self._source, tp, part.tail, compacts=part.compacts)
+        if after.epochs[0][1] != part.epoch:
+            verdict = _compare(self._source, tp, part)
             if verdict is not None:
                 return verdict
-        part.position, part.epoch, part.tail = after.position, after.last_epoch, after.tail
+        part.position, part.epoch, part.tail = after.position, after.epochs[-1][1], after.tail
+        part.notes = epochs.noted(part.notes, (Note(*each) for each in after.epochs))
         return after

@@ -36,6 +36,7 @@ class Why(Enum):
     SHORTER = "source is shorter"
     DIFFERENT = "different history"
     DELETED = "records deleted before they were mirrored"
+    UNKNOWN = "nothing left to compare"
     OLD_FORMAT = "old message format"
     FENCED = "another mirror, or a cut-over"
     REFUSED = "refused"
@@ -48,6 +49,7 @@ ADVICE: dict[Why, str] = {
     Why.DIFFERENT: "the source has other records at these offsets (an unclean election, or it was "
     "restored): `josefine mirror cutover --as-is`, or delete the topic here and mirror it again",
     Why.DELETED: "raise the source's retention, delete the mirrored topic and mirror again",
+    Why.UNKNOWN: "delete the mirrored topic and mirror it again, or `josefine mirror cutover --as-is`",
     Why.OLD_FORMAT: "records before message format v2 keep their offsets only when the source "
     "rewrites them: let them expire, or copy the topic with a consumer and a producer",
     Why.FENCED: "`josefine mirror status` shows which it is",
@@ -87,9 +89,8 @@ class Append(NamedTuple):
 
     parts: list[bytes | bytearray | memoryview]
     position: int
-    first_epoch: int
-    last_epoch: int
-    """The source's leader epochs of the first and the last batch."""
+    epochs: tuple[tuple[int, int], ...]
+    """The source's leader epochs, each with the offset of its first batch here."""
     tail: Tail
 
 
@@ -122,6 +123,11 @@ def is_without_records(records: memoryview, end: int) -> bool:
     return reached >= end
 
 
+def has_tail(source: memoryview, tail: Tail) -> bool:
+    """Whether these bytes of the source have the last mirrored batch as it was."""
+    return any(_tail(header) == tail for _, header in iter_batches(source))
+
+
 def check_tail(source: memoryview, tail: Tail, *, compacts: bool) -> Verdict | None:
     """Compare the last mirrored batch with the source's bytes from its offset on. It is there as it
     was, unless the source went back and wrote other records. A compacted source may have removed
@@ -148,7 +154,7 @@ def continue_with(position: int, records: memoryview) -> Append | Verdict | None
     parts: list[bytes | bytearray | memoryview] = []
     start = end = 0
     next_offset = position
-    first: BatchHeader | None = None
+    epochs: list[tuple[int, int]] = []
     last: BatchHeader | None = None
     try:
         for at, header in iter_batches(records):
@@ -161,14 +167,16 @@ def continue_with(position: int, records: memoryview) -> Append | Verdict | None
                 parts += fill(next_offset, header.base_offset)
                 start = at
             end, next_offset = at + header.size_bytes, header.end_offset
-            first, last = first or header, header
+            if last is None or header.leader_epoch != last.leader_epoch:
+                epochs.append((header.base_offset, header.leader_epoch))
+            last = header
     except CorruptData as error:
         if last is None:
             return Verdict(Why.REFUSED, f"offset {position} of the source is unreadable: {error}")
-    if first is None or last is None:
+    if last is None:
         return None
     parts.append(records[start:end])
-    return Append(parts, next_offset, first.leader_epoch, last.leader_epoch, _tail(last))
+    return Append(parts, next_offset, tuple(epochs), _tail(last))
 
 
 def fill(start: int, end: int) -> list[bytes | bytearray | memoryview]:

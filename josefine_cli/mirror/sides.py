@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -12,14 +13,18 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import ConfigEntry, create_partitions
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
+from josefine_broker.client.offsets import epoch_ends
 from josefine_broker.client.security import PLAINTEXT
 from josefine_cli.base.client_config import file_security
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import checked_addresses
-from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE, changes, served
+from josefine_cli.mirror.configs import ENDS, EPOCHS, SESSION, SOURCE, changes, served
+from josefine_cli.mirror.epochs import Answers, Notes, parse, render
 from josefine_cli.mirror.plan import Ends
 
 READ_COMMITTED = 1
+NAMED_S = 5.0
+"""How long a broker may need to learn of a new session."""
 
 
 class Source(NamedTuple):
@@ -136,6 +141,46 @@ def sessions_of(target: BlockingClient, topics: Iterable[str]) -> dict[str, str]
     there = [name for name in names if known[name].error_code is ErrorCode.none]
     found = target.describe_configs(there) if there else {}
     return {name: configs[SESSION].value or "" for name, configs in found.items()}
+
+
+def notes_of(target: BlockingClient, topic: str) -> dict[int, Notes]:
+    """The source's epochs of the mirrored batches, by partition. Raises KafkaError."""
+    found = mirror_configs(target, topic) or {}
+    return parse((found[EPOCHS].value or "") if EPOCHS in found else "")
+
+
+def keep_notes(target: BlockingClient, topic: str, session: str, notes: Mapping[int, Notes]) -> None:
+    """Keep the source's epochs with the topic. Raises KafkaError, also if another session has it."""
+    until_s = time.monotonic() + NAMED_S
+    while True:
+        found = mirror_configs(target, topic) or {}
+        if EPOCHS not in found:
+            return  # its brokers are older
+        if found[SESSION].value == session:
+            target.alter_configs({topic: {EPOCHS: render(notes)}})
+            return
+        if time.monotonic() > until_s:
+            text = f"topic '{topic}' names another mirror session"
+            raise KafkaError(ErrorCode.policy_violation, text)
+        time.sleep(0.05)  # a broker that lags names the session before
+
+
+def answers_of(source: BlockingClient, tp: TopicPartition, epochs: Iterable[int]) -> Answers:
+    """What the source knows of these epochs. Raises KafkaError."""
+    ends = {
+        epoch: source.run(lambda s, t, d, e=epoch: epoch_ends(s, {tp: e}, t, d))[tp]
+        for epoch in epochs
+    }
+    start = source.list_offsets({tp: EARLIEST})[tp]
+    return Answers(start.offset, start.leader_epoch, ends)
+
+
+def leaders_of(
+    source: BlockingClient, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The leader epoch of each, as its leader has it. Raises KafkaError."""
+    found = source.list_offsets(dict.fromkeys(partitions, LATEST))
+    return {tp: each.leader_epoch for tp, each in found.items()}
 
 
 def was_cut_over(target: BlockingClient, topic: str) -> bool:

@@ -95,6 +95,16 @@ class Side:
         return TOPIC_ID
 
 
+@pytest.fixture(autouse=True)
+def notes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The target's notes of the source's epochs; the source knows none."""
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(module, "notes_of", lambda _, topic: kept.get(topic, {}))
+    monkeypatch.setattr(module, "keep_notes", lambda _, topic, __, new: kept.update({topic: new}))
+    monkeypatch.setattr(module, "leaders_of", lambda _, tps: dict.fromkeys(tps, -1))
+    return kept
+
+
 def copier(source: Side, target: Side, topic: Source = SOURCE) -> Copier:
     theirs: Any = source
     ours: Any = target
