@@ -152,11 +152,6 @@ class HostedPartition:
         is_leader = replica == partition.leader
         return is_leader and self.served_by == (replica, partition.leader_epoch)
 
-    def may_end_as(self, replica: int, offset: int) -> bool:
-        """Whether its log may be cut at `offset` if that of this replica, which leads and serves,
-        ends there."""
-        return self.is_served_by(replica) and self.partition.may_be_cut_to(offset)
-
     def takes_all_from(self, replica: int, own_id: int, *, has_ours: bool) -> bool:
         """Whether a repair may use batches of this replica that are not known to be committed. A
         leader's log defines the partition; while it is repaired, nobody knows better. `has_ours`:

@@ -62,7 +62,7 @@ SHARE_MUTANTS = [
     Mutant(
         breaks="a lock that ended gives its records to others",
         function=SharePartition._free,
-        old="self._put(Span(span.first, span.last, state, deliveries))",
+        old="self._put(Span(span.first, span.last, state, deliveries, write=write))",
         new="self._put(span._replace(lock_end_ms=10**12))",
         faults=SHARES,
     ),

@@ -26,6 +26,17 @@ def may_cut_for_leader(ctx: Context, work: RepairWork, sender: int, offset: int)
     return True
 
 
+def may_end_as(ctx: Context, work: RepairWork, leader: int, offset: int) -> bool:
+    """Whether our log may be cut at `offset` if that of this replica, which leads and serves, ends
+    there."""
+    if not work.hosted.is_served_by(leader):
+        return False
+    # Images below that feature level record no unclean elections: there a power failure explains
+    # that a leader lacks what was committed.
+    is_explained = work.log.lost_power and not ctx.image.keeps_doubts
+    return is_explained or work.hosted.partition.may_be_cut_to(offset)
+
+
 def is_unacknowledged(work: RepairWork, offset: int, own_id: int) -> bool:
     """Whether a crash explains the hole at `offset`, which no replica can fill: it was not synced
     here, and is not known to be committed, unless a power failure took it. Only the leader decides

@@ -38,6 +38,7 @@ from josefine_broker.engine.replicas.repair.cuts import (
     cut,
     is_unacknowledged,
     may_cut_for_leader,
+    may_end_as,
 )
 from josefine_broker.engine.replicas.repair.deleted_records import follows_deletion, note_refusal
 from josefine_broker.engine.replicas.repair.repaired_log import replay_repaired
@@ -344,7 +345,7 @@ class Repairs:
             return
         if is_answered(answer):
             self._follow_if_leader(work, replica)
-            if work.hosted.may_end_as(replica, wanted):
+            if may_end_as(self._ctx, work, replica, wanted):
                 if may_have_it:
                     self._ask_for_end(work, replica, wanted)
                     return
@@ -367,7 +368,7 @@ class Repairs:
         def answered(answer: FetchResponse | None) -> None:
             if self._open.get((work.tp, work.repair.damage.base_offset)) is not work:
                 return
-            is_end = ends_at(answer, wanted) and hosted.may_end_as(leader, wanted)
+            is_end = ends_at(answer, wanted) and may_end_as(self._ctx, work, leader, wanted)
             if not is_end or not self._is_cut_for_leader(work, leader, wanted):
                 work.repair.silent(leader)
                 self._ask(work)

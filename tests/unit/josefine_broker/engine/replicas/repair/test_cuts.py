@@ -10,7 +10,11 @@ import pytest
 
 from josefine_broker.engine.partition.repair.damage import Damage
 from josefine_broker.engine.partition.repair.repair import Repair
-from josefine_broker.engine.replicas.repair.cuts import is_unacknowledged, may_cut_for_leader
+from josefine_broker.engine.replicas.repair.cuts import (
+    is_unacknowledged,
+    may_cut_for_leader,
+    may_end_as,
+)
 from josefine_broker.engine.replicas.repair.work import RepairWork
 from tests.unit.josefine_broker.engine.replicas.repair.test_repairs import TP, Damaged
 
@@ -58,3 +62,24 @@ def test_follower_is_cut_for_its_leader_alone() -> None:
 
     assert may_cut_for_leader(cluster.ctx[2], work, 1, 4)
     assert not may_cut_for_leader(cluster.ctx[2], work, 3, 4)
+
+
+@pytest.mark.parametrize("lost_power", [False, True])
+@pytest.mark.parametrize("keeps_doubts", [False, True])
+def test_committed_end_is_given_up_for_a_leader_only_where_a_power_failure_may_explain_it(
+    keeps_doubts: bool, lost_power: bool
+) -> None:
+    """Older images record no unclean election: the replica waited for ever for what no log had
+    (seed 103095)."""
+    cluster = Damaged()
+    work = work_of(cluster, 2, lost_power=lost_power)
+    partition = work.hosted.partition
+    work.hosted.served_by = 1, partition.leader_epoch
+    ctx: Any = SimpleNamespace(image=SimpleNamespace(keeps_doubts=keeps_doubts))
+    assert partition.high_watermark == 4
+
+    assert may_end_as(ctx, work, 1, 3) is (lost_power and not keeps_doubts)
+    assert may_end_as(ctx, work, 1, 4), "nothing committed follows"
+    assert not may_end_as(ctx, work, 3, 3), "it does not lead"
+    partition.unclean_epoch = partition.leader_epoch + 1
+    assert may_end_as(ctx, work, 1, 3), "an unclean election explains it"
