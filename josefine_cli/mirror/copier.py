@@ -18,8 +18,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.retry import Action, action_for
 from josefine_cli.mirror import epochs, plan
-from josefine_cli.mirror.epochs import NO_EPOCH, Note, Notes
-from josefine_cli.mirror.plan import Append, Ends, Tail, Verdict, Why
+from josefine_cli.mirror.epochs import NO_EPOCH, Notes
+from josefine_cli.mirror.plan import Append, Ends, Note, Tail, Verdict, Why
 from josefine_cli.mirror.sides import (
     Source,
     answers_of,
@@ -120,7 +120,7 @@ class Copier:
             is_blank = first is not None and plan.is_without_records(first, ours.end)
             tail = None if last is None else plan.tail_of(last, ours.end)
         verdict = plan.attach(theirs, ours, is_blank=is_blank)
-        notes = () if is_blank else self._notes[tp.topic].get(tp.partition, ())
+        notes = () if is_blank else self._valid_notes(tp, ours, compacts=found.compacts)
         start = theirs.start
         part = Part(ours.end, NO_EPOCH, tail, found.compacts, found.topic_id, start, notes)
         if verdict is None:
@@ -133,6 +133,19 @@ class Copier:
         if ours.end < start == theirs.end:  # the source has no records, so no batch leads there
             fillers = plan.fill(ours.end, start)
             self._append({tp: Append(fillers, start, (), Tail(0, 0, 0, 0))})
+
+    def _valid_notes(self, tp: TopicPartition, ours: Ends, *, compacts: bool) -> Notes:
+        """The notes of batches that are here. One was made and its batch refused if an append
+        before it was under way, of which nobody knew. Raises KafkaError."""
+        found = []
+        for note in self._notes[tp.topic].get(tp.partition, ()):
+            # What compaction has rewritten or retention has deleted cannot be compared.
+            if ours.start <= note.offset < ours.end and not compacts:
+                at = read_whole(self._target, tp, note.offset)
+                if at is not None and not epochs.is_of(note, at):
+                    continue
+            found.append(note)
+        return tuple(found)
 
     def step(self) -> bool:
         """Append what was read next; False: the source had nothing new. Raises KafkaError, after
@@ -191,7 +204,7 @@ class Copier:
         """Write one round, which the broker accepts only at the target's end. Raises KafkaError."""
         left = {tp: each for tp, each in appends.items() if tp not in self.verdicts}
         self._keep({
-            tp: epochs.noted(self.parts[tp].notes, (Note(*each) for each in append.epochs))
+            tp: epochs.noted(self.parts[tp].notes, append.epochs)
             for tp, append in left.items()
         })  # fmt: skip
         until_s = time.monotonic() + FENCE_WAIT_S
@@ -254,7 +267,7 @@ class Copier:
     def _appended(self, tp: TopicPartition, each: Append, size: int) -> None:
         part = self.parts[tp]
         part.position = each.position
-        part.epoch = each.epochs[-1][1] if each.epochs else part.epoch
+        part.epoch = each.epochs[-1].epoch if each.epochs else part.epoch
         if each.tail.size_bytes:
             part.tail = each.tail
         self.copied_bytes += size
@@ -399,10 +412,10 @@ class _Reader:
         after = plan.continue_with(part.position, records)
         if not isinstance(after, Append):
             return after
-        if after.epochs[0][1] != part.epoch:
+        if after.epochs[0].epoch != part.epoch:
             verdict = _compare(self._source, tp, part)
             if verdict is not None:
                 return verdict
-        part.position, part.epoch, part.tail = after.position, after.epochs[-1][1], after.tail
-        part.notes = epochs.noted(part.notes, (Note(*each) for each in after.epochs))
+        part.position, part.epoch, part.tail = after.position, after.epochs[-1].epoch, after.tail
+        part.notes = epochs.noted(part.notes, after.epochs)
         return after
