@@ -317,8 +317,8 @@ class Copier:
 
 
 def _compare(source: BlockingClient, tp: TopicPartition, part: Part) -> Verdict | None:
-    """Whether the source still has what was mirrored: by the last batch, or, if the source has it no
-    more, by the source's epochs. Raises KafkaError if it cannot be read."""
+    """Whether the source still has what was mirrored: by the last batch, or, if that is deleted at
+    the source, by the source's epochs. Raises KafkaError if it cannot be read."""
     tail = part.tail
     if tail is not None:
         at = (read_at if part.compacts else read_whole)(source, tp, tail.base_offset)
@@ -339,9 +339,7 @@ class _Reader:
 
     def __init__(self, source: BlockingClient, parts: Mapping[TopicPartition, Part]) -> None:
         self._source = source
-        self._parts = {
-            tp: replace(p) for tp, p in parts.items()
-        }
+        self._parts = {tp: replace(p) for tp, p in parts.items()}
         self.starts: dict[TopicPartition, int] = {tp: p.start for tp, p in parts.items()}
         self._found: queue.Queue[Round | KafkaError] = queue.Queue(AHEAD)
         self._ended = threading.Event()

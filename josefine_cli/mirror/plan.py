@@ -49,7 +49,7 @@ ADVICE: dict[Why, str] = {
     Why.DIFFERENT: "the source has other records at these offsets (an unclean election, or it was "
     "restored): `josefine mirror cutover --as-is`, or delete the topic here and mirror it again",
     Why.DELETED: "raise the source's retention, delete the mirrored topic and mirror again",
-    Why.UNKNOWN: "delete the mirrored topic and mirror it again, or `josefine mirror cutover --as-is`",
+    Why.UNKNOWN: "delete the topic here and mirror it again, or `josefine mirror cutover --as-is`",
     Why.OLD_FORMAT: "records before message format v2 keep their offsets only when the source "
     "rewrites them: let them expire, or copy the topic with a consumer and a producer",
     Why.FENCED: "`josefine mirror status` shows which it is",
