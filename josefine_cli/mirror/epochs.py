@@ -55,21 +55,21 @@ def render(notes: Mapping[int, Notes]) -> str:
 
 
 def noted(known: Notes, found: Iterable[Note]) -> Notes:
-    """The notes with those of batches that come next; the same ones if no epoch is new. One note is
-    kept of what is before: the others can decide nothing any more."""
+    """The notes with those of batches that come next; the same ones if no epoch is new. Of what is
+    before, one note is kept, as the others can decide nothing any more. So is one of the same
+    offset: the new batch may be refused, because the older one is here after all."""
     new = [each for each in found if each.epoch > NO_EPOCH]
     if not new:
         return known
-    before = [
-        each
-        for each in known
-        if each.crc >= 0 and each.offset < new[0].offset and each.epoch <= new[0].epoch
-    ]
-    last = before[-1:]
-    if last and last[0].epoch == new[0].epoch:
+    first = new[0]
+    lower = [each for each in known if each.crc >= 0 and each.epoch <= first.epoch]
+    last = [each for each in lower if each.offset < first.offset][-1:]
+    if last and last[0].epoch == first.epoch:
         if len(new) == 1 and known[-1] == last[0]:
             return known
         del new[0]
+    else:
+        last += [n for n in lower if n.offset == first.offset and n.epoch < first.epoch][-1:]
     return (*last, *new)
 
 
