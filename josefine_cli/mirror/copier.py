@@ -102,6 +102,8 @@ class Copier:
             for topic, found in topics.items()
             for index in range(found.partitions)
         ]
+        # Before the comparison: a later leader is compared again.
+        leaders = leaders_of(self._source, tps)
         # The source's ends come last: the mirror before this one may still append what was written
         # meanwhile, and a mirror that ends after its source looks like another history.
         ours = ends_of(self._target, tps)
@@ -110,6 +112,7 @@ class Copier:
         self._notes |= {topic: notes_of(self._target, topic) for topic in topics}
         for tp in tps:
             self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
+        self._note_leaders({tp: leaders[tp] for tp in tps if tp in self.parts})
 
     def _attach(self, tp: TopicPartition, found: Source, theirs: Ends, ours: Ends) -> None:
         """Note the partition, or its verdict."""
@@ -285,7 +288,7 @@ class Copier:
         """Compare partitions whose source has another leader, also if it writes nothing: later it
         may have nothing left to compare. Raises KafkaError."""
         tps = [tp for tp in self.parts if tp not in self.verdicts]
-        new = {}
+        compared = {}
         for tp, leader in (leaders_of(self._source, tps) if tps else {}).items():
             part = self.parts[tp]
             if leader == part.leader:
@@ -294,11 +297,21 @@ class Copier:
             if verdict is not None:
                 self._stop(tp, verdict)
                 continue
-            part.leader = leader
-            if part.position:
-                new[tp] = epochs.noted(part.notes, [Note(part.position, leader)])
-        if self._keep(new):
+            compared[tp] = leader
+        if self._note_leaders(compared):
             self.pause()  # the reader has the older ones
+
+    def _note_leaders(self, leaders: Mapping[TopicPartition, int]) -> bool:
+        """Keep the source's leader epochs, in which these partitions were compared; whether one is
+        new. Raises KafkaError."""
+        is_new = self._keep({
+            tp: epochs.noted(self.parts[tp].notes, [Note(self.parts[tp].position, leader)])
+            for tp, leader in leaders.items()
+            if self.parts[tp].position
+        })  # fmt: skip
+        for tp, leader in leaders.items():
+            self.parts[tp].leader = leader
+        return is_new
 
     def follow_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Delete what is below these log starts of the source. Raises KafkaError."""
