@@ -18,8 +18,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_broker.client.retry import Action, action_for
 from josefine_cli.mirror import epochs, plan
-from josefine_cli.mirror.epochs import NO_EPOCH, Note, Notes
-from josefine_cli.mirror.plan import Append, Ends, Tail, Verdict, Why
+from josefine_cli.mirror.epochs import NO_EPOCH, Notes
+from josefine_cli.mirror.plan import Append, Ends, Note, Tail, Verdict, Why
 from josefine_cli.mirror.sides import (
     Source,
     answers_of,
@@ -102,6 +102,8 @@ class Copier:
             for topic, found in topics.items()
             for index in range(found.partitions)
         ]
+        # Before the comparison: a later leader is compared again.
+        leaders = leaders_of(self._source, tps)
         # The source's ends come last: the mirror before this one may still append what was written
         # meanwhile, and a mirror that ends after its source looks like another history.
         ours = ends_of(self._target, tps)
@@ -110,6 +112,7 @@ class Copier:
         self._notes |= {topic: notes_of(self._target, topic) for topic in topics}
         for tp in tps:
             self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
+        self._note_leaders({tp: leaders[tp] for tp in tps if tp in self.parts})
 
     def _attach(self, tp: TopicPartition, found: Source, theirs: Ends, ours: Ends) -> None:
         """Note the partition, or its verdict."""
@@ -120,7 +123,7 @@ class Copier:
             is_blank = first is not None and plan.is_without_records(first, ours.end)
             tail = None if last is None else plan.tail_of(last, ours.end)
         verdict = plan.attach(theirs, ours, is_blank=is_blank)
-        notes = () if is_blank else self._notes[tp.topic].get(tp.partition, ())
+        notes = () if is_blank else self._valid_notes(tp, ours, compacts=found.compacts)
         start = theirs.start
         part = Part(ours.end, NO_EPOCH, tail, found.compacts, found.topic_id, start, notes)
         if verdict is None:
@@ -133,6 +136,19 @@ class Copier:
         if ours.end < start == theirs.end:  # the source has no records, so no batch leads there
             fillers = plan.fill(ours.end, start)
             self._append({tp: Append(fillers, start, (), Tail(0, 0, 0, 0))})
+
+    def _valid_notes(self, tp: TopicPartition, ours: Ends, *, compacts: bool) -> Notes:
+        """The notes of batches that are here. One was made and its batch refused if an append
+        before it was under way, of which nobody knew. Raises KafkaError."""
+        found = []
+        for note in self._notes[tp.topic].get(tp.partition, ()):
+            # What compaction has rewritten or retention has deleted cannot be compared.
+            if ours.start <= note.offset < ours.end and not compacts:
+                at = read_whole(self._target, tp, note.offset)
+                if at is not None and not epochs.is_of(note, at):
+                    continue
+            found.append(note)
+        return tuple(found)
 
     def step(self) -> bool:
         """Append what was read next; False: the source had nothing new. Raises KafkaError, after
@@ -191,7 +207,7 @@ class Copier:
         """Write one round, which the broker accepts only at the target's end. Raises KafkaError."""
         left = {tp: each for tp, each in appends.items() if tp not in self.verdicts}
         self._keep({
-            tp: epochs.noted(self.parts[tp].notes, (Note(*each) for each in append.epochs))
+            tp: epochs.noted(self.parts[tp].notes, append.epochs)
             for tp, append in left.items()
         })  # fmt: skip
         until_s = time.monotonic() + FENCE_WAIT_S
@@ -254,7 +270,7 @@ class Copier:
     def _appended(self, tp: TopicPartition, each: Append, size: int) -> None:
         part = self.parts[tp]
         part.position = each.position
-        part.epoch = each.epochs[-1][1] if each.epochs else part.epoch
+        part.epoch = each.epochs[-1].epoch if each.epochs else part.epoch
         if each.tail.size_bytes:
             part.tail = each.tail
         self.copied_bytes += size
@@ -272,7 +288,7 @@ class Copier:
         """Compare partitions whose source has another leader, also if it writes nothing: later it
         may have nothing left to compare. Raises KafkaError."""
         tps = [tp for tp in self.parts if tp not in self.verdicts]
-        new = {}
+        compared = {}
         for tp, leader in (leaders_of(self._source, tps) if tps else {}).items():
             part = self.parts[tp]
             if leader == part.leader:
@@ -281,11 +297,21 @@ class Copier:
             if verdict is not None:
                 self._stop(tp, verdict)
                 continue
-            part.leader = leader
-            if part.position:
-                new[tp] = epochs.noted(part.notes, [Note(part.position, leader)])
-        if self._keep(new):
+            compared[tp] = leader
+        if self._note_leaders(compared):
             self.pause()  # the reader has the older ones
+
+    def _note_leaders(self, leaders: Mapping[TopicPartition, int]) -> bool:
+        """Keep the source's leader epochs, in which these partitions were compared; whether one is
+        new. Raises KafkaError."""
+        is_new = self._keep({
+            tp: epochs.noted(self.parts[tp].notes, [Note(self.parts[tp].position, leader)])
+            for tp, leader in leaders.items()
+            if self.parts[tp].position
+        })  # fmt: skip
+        for tp, leader in leaders.items():
+            self.parts[tp].leader = leader
+        return is_new
 
     def follow_starts(self, starts: Mapping[TopicPartition, int]) -> None:
         """Delete what is below these log starts of the source. Raises KafkaError."""
@@ -304,8 +330,8 @@ class Copier:
 
 
 def _compare(source: BlockingClient, tp: TopicPartition, part: Part) -> Verdict | None:
-    """Whether the source still has what was mirrored: by the last batch, or, if the source has it no
-    more, by the source's epochs. Raises KafkaError if it cannot be read."""
+    """Whether the source still has what was mirrored: by the last batch, or, if that is deleted at
+    the source, by the source's epochs. Raises KafkaError if it cannot be read."""
     tail = part.tail
     if tail is not None:
         at = (read_at if part.compacts else read_whole)(source, tp, tail.base_offset)
@@ -326,9 +352,7 @@ class _Reader:
 
     def __init__(self, source: BlockingClient, parts: Mapping[TopicPartition, Part]) -> None:
         self._source = source
-        self._parts = {
-            tp: replace(p) for tp, p in parts.items()
-        }
+        self._parts = {tp: replace(p) for tp, p in parts.items()}
         self.starts: dict[TopicPartition, int] = {tp: p.start for tp, p in parts.items()}
         self._found: queue.Queue[Round | KafkaError] = queue.Queue(AHEAD)
         self._ended = threading.Event()
@@ -399,10 +423,10 @@ class _Reader:
         after = plan.continue_with(part.position, records)
         if not isinstance(after, Append):
             return after
-        if after.epochs[0][1] != part.epoch:
+        if after.epochs[0].epoch != part.epoch:
             verdict = _compare(self._source, tp, part)
             if verdict is not None:
                 return verdict
-        part.position, part.epoch, part.tail = after.position, after.epochs[-1][1], after.tail
-        part.notes = epochs.noted(part.notes, (Note(*each) for each in after.epochs))
+        part.position, part.epoch, part.tail = after.position, after.epochs[-1].epoch, after.tail
+        part.notes = epochs.noted(part.notes, after.epochs)
         return after

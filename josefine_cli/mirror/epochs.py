@@ -4,7 +4,8 @@ when it has none of them to compare (KIP-101). Pure.
 Rules: a note (offset, epoch) is made before the first batch of that epoch is appended, and again
 while nothing is written and the source has another leader. It is made only when the source's log
 was found to be the mirror's up to that offset, so a log with that epoch is too, up to the epoch's
-end. Batches at the target have the target's own epochs, so the notes are kept with the topic.
+end. Its batch may never have been appended, so a mirror that starts compares the noted checksum.
+Batches at the target have the target's own epochs, so the notes are kept with the topic.
 """
 
 from __future__ import annotations
@@ -12,16 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from josefine_cli.mirror.plan import Verdict, Why
+from josefine_broker.records.batch import iter_batches
+from josefine_cli.mirror.plan import Note, Verdict, Why
 
 NO_EPOCH = -1
-
-
-class Note(NamedTuple):
-    """The source's epoch of the batches from an offset on."""
-
-    offset: int
-    epoch: int
 
 
 Notes = tuple[Note, ...]
@@ -43,35 +38,45 @@ def parse(text: str) -> dict[int, Notes]:
     found: dict[int, list[Note]] = {}
     for item in filter(None, text.split(",")):
         try:
-            partition, offset, epoch = map(int, item.split(":"))
+            partition, offset, epoch, crc = map(int, item.split(":"))
         except ValueError:
             continue
-        found.setdefault(partition, []).append(Note(offset, epoch))
+        found.setdefault(partition, []).append(Note(offset, epoch, crc))
     return {partition: tuple(sorted(notes)) for partition, notes in found.items()}
 
 
 def render(notes: Mapping[int, Notes]) -> str:
     """The config's text."""
     return ",".join(
-        f"{partition}:{offset}:{epoch}"
+        f"{partition}:{offset}:{epoch}:{crc}"
         for partition, each in sorted(notes.items())
-        for offset, epoch in each
+        for offset, epoch, crc in each
     )
 
 
 def noted(known: Notes, found: Iterable[Note]) -> Notes:
-    """The notes with those of batches that come next; the same ones if no epoch is new. One note is
-    kept of what is before: the others can decide nothing any more."""
+    """The notes with those of batches that come next; the same ones if no epoch is new. Of what is
+    before, one note is kept, as the others can decide nothing any more. So is one of the same
+    offset: the new batch may be refused, because the older one is here after all."""
     new = [each for each in found if each.epoch > NO_EPOCH]
     if not new:
         return known
-    before = [each for each in known if each.offset < new[0].offset and each.epoch <= new[0].epoch]
-    last = before[-1:]
-    if last and last[0].epoch == new[0].epoch:
+    first = new[0]
+    lower = [each for each in known if each.crc >= 0 and each.epoch <= first.epoch]
+    last = [each for each in lower if each.offset < first.offset][-1:]
+    if last and last[0].epoch == first.epoch:
         if len(new) == 1 and known[-1] == last[0]:
             return known
         del new[0]
+    else:
+        last += [n for n in lower if n.offset == first.offset and n.epoch < first.epoch][-1:]
     return (*last, *new)
+
+
+def is_of(note: Note, target: memoryview) -> bool:
+    """Whether the target's bytes from the note's offset on start with the batch that was noted."""
+    header = next((header for _, header in iter_batches(target)), None)
+    return header is not None and header.crc == note.crc
 
 
 def to_ask(notes: Notes, end: int) -> list[int]:

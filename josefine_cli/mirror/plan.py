@@ -49,7 +49,7 @@ ADVICE: dict[Why, str] = {
     Why.DIFFERENT: "the source has other records at these offsets (an unclean election, or it was "
     "restored): `josefine mirror cutover --as-is`, or delete the topic here and mirror it again",
     Why.DELETED: "raise the source's retention, delete the mirrored topic and mirror again",
-    Why.UNKNOWN: "delete the mirrored topic and mirror it again, or `josefine mirror cutover --as-is`",
+    Why.UNKNOWN: "delete the topic here and mirror it again, or `josefine mirror cutover --as-is`",
     Why.OLD_FORMAT: "records before message format v2 keep their offsets only when the source "
     "rewrites them: let them expire, or copy the topic with a consumer and a producer",
     Why.FENCED: "`josefine mirror status` shows which it is",
@@ -84,13 +84,22 @@ class Tail(NamedTuple):
     crc: int
 
 
+class Note(NamedTuple):
+    """The source's leader epoch of the batches from an offset on."""
+
+    offset: int
+    epoch: int
+    crc: int = -1
+    """Of the batch at that offset; -1: none was there when the source had that epoch."""
+
+
 class Append(NamedTuple):
     """What to append now, and the position after it."""
 
     parts: list[bytes | bytearray | memoryview]
     position: int
-    epochs: tuple[tuple[int, int], ...]
-    """The source's leader epochs, each with the offset of its first batch here."""
+    epochs: tuple[Note, ...]
+    """Of the first batch here of each of the source's leader epochs."""
     tail: Tail
 
 
@@ -154,7 +163,7 @@ def continue_with(position: int, records: memoryview) -> Append | Verdict | None
     parts: list[bytes | bytearray | memoryview] = []
     start = end = 0
     next_offset = position
-    epochs: list[tuple[int, int]] = []
+    epochs: list[Note] = []
     last: BatchHeader | None = None
     try:
         for at, header in iter_batches(records):
@@ -168,7 +177,7 @@ def continue_with(position: int, records: memoryview) -> Append | Verdict | None
                 start = at
             end, next_offset = at + header.size_bytes, header.end_offset
             if last is None or header.leader_epoch != last.leader_epoch:
-                epochs.append((header.base_offset, header.leader_epoch))
+                epochs.append(Note(header.base_offset, header.leader_epoch, header.crc))
             last = header
     except CorruptData as error:
         if last is None:

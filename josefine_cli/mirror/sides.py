@@ -6,15 +6,18 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.admin import ConfigEntry, create_partitions
+from josefine_broker.client.effects import Operation
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient, NewTopic
 from josefine_broker.client.offsets import epoch_ends
 from josefine_broker.client.security import PLAINTEXT
+from josefine_broker.client.session import Session
 from josefine_cli.base.client_config import file_security
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import checked_addresses
@@ -149,8 +152,11 @@ def notes_of(target: BlockingClient, topic: str) -> dict[int, Notes]:
     return parse((found[EPOCHS].value or "") if EPOCHS in found else "")
 
 
-def keep_notes(target: BlockingClient, topic: str, session: str, notes: Mapping[int, Notes]) -> None:
-    """Keep the source's epochs with the topic. Raises KafkaError, also if another session has it."""
+def keep_notes(
+    target: BlockingClient, topic: str, session: str, notes: Mapping[int, Notes]
+) -> None:
+    """Keep the source's epochs with the topic. Raises KafkaError, also if another session has
+    it."""
     until_s = time.monotonic() + NAMED_S
     while True:
         found = mirror_configs(target, topic) or {}
@@ -165,12 +171,18 @@ def keep_notes(target: BlockingClient, topic: str, session: str, notes: Mapping[
         time.sleep(0.05)  # a broker that lags names the session before
 
 
+def _epoch_ends(
+    wanted: Mapping[TopicPartition, int], session: Session, now_ms: int, deadline_ms: int
+) -> Operation[dict[TopicPartition, tuple[int, int]]]:
+    return epoch_ends(session, wanted, now_ms, deadline_ms)
+
+
 def answers_of(source: BlockingClient, tp: TopicPartition, epochs: Iterable[int]) -> Answers:
     """What the source knows of these epochs. Raises KafkaError."""
-    ends = {
-        epoch: source.run(lambda s, t, d, e=epoch: epoch_ends(s, {tp: e}, t, d))[tp]
-        for epoch in epochs
-    }
+    ends = {}
+    for epoch in epochs:
+        wanted = {tp: epoch}
+        ends[epoch] = source.run(partial(_epoch_ends, wanted))[tp]
     start = source.list_offsets({tp: EARLIEST})[tp]
     return Answers(start.offset, start.leader_epoch, ends)
 

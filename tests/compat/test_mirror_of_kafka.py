@@ -10,7 +10,14 @@ import pytest
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
-from tests.integration.test_mirror import batches, create, in_transaction, send, topic_id
+from tests.integration.test_mirror import (
+    batches,
+    check_epochs,
+    create,
+    in_transaction,
+    send,
+    topic_id,
+)
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.broker import BrokerProcess
 from tests.support.cli import josefine
@@ -88,3 +95,10 @@ def test_mirror_of_apache_kafka(kafka: ApacheKafka, tmp_path: Path) -> None:
         for topic in topics:
             in_transaction(target, topic, range(3), commits=True)
             assert offsets(target, topic)[1] == offsets(kafka, topic)[1] + 4
+
+
+def test_kafka_that_has_no_mirrored_record_left_is_known_by_its_epochs(
+    kafka: ApacheKafka, tmp_path: Path
+) -> None:
+    with BrokerProcess(tmp_path / "josefine") as target:
+        check_epochs(kafka, target)

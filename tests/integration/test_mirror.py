@@ -251,6 +251,41 @@ def test_log_start_and_gaps_are_those_of_the_source(source: Any, target: Any) ->
         assert client.list_offsets({tp: LATEST})[tp].offset == 30
 
 
+def test_source_that_has_no_mirrored_record_left_is_known_by_its_epochs(
+    source: Any, target: Any
+) -> None:
+    check_epochs(source, target)
+
+
+def check_epochs(source: Any, target: Any) -> None:
+    """A source that has no mirrored record left is known by its leader epochs."""
+    create(source, "led")
+    send(source, "led", range(3))
+    tp = TopicPartition("led", 0)
+    assert mirrored(source, target, "led").code == 0
+
+    source.restart()  # another leader epoch, of which the mirror learns while nothing is written
+    assert mirrored(source, target, "led").code == 0
+    with BlockingClient(source.bootstrap) as client:
+        epoch = client.list_offsets({tp: LATEST})[tp].leader_epoch
+        client.delete_records({tp: 3})
+    send(source, "led", range(3, 5))
+    assert mirrored(source, target, "led").code == 0
+    with BlockingClient(target.bootstrap) as client:
+        assert client.list_offsets({tp: LATEST})[tp].offset == 5
+        notes = client.describe_configs(["led"])["led"]["josefine.mirror.epochs"].value
+    assert f"0:3:{epoch}:" in notes
+
+    # Another leader, and no record of the one before it: what was there before 5 is unknown.
+    source.restart()
+    send(source, "led", range(5, 6))
+    with BlockingClient(source.bootstrap) as client:
+        client.delete_records({tp: 5})
+    found = mirrored(source, target, "led")
+    assert found.code == 1
+    assert "has deleted everything before offset 5" in found.err
+
+
 def test_configs_follow_the_source(source: Any, target: Any) -> None:
     create(source, "configured", 2, retention__ms="111", segment__bytes="4096")
     assert mirrored(source, target, "configured").code == 0

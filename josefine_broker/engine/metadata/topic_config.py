@@ -84,7 +84,7 @@ class TopicSettings:
     mirror_ends: tuple[str, ...] = ()
     """Where each partition's mirror ended, as `partition:offset`: from there on clients write."""
     mirror_epochs: tuple[str, ...] = ()
-    """The mirror's own notes: `partition:offset:epoch` of the source."""
+    """The mirror's own notes: `partition:offset:epoch:crc` of the source."""
     inert: Mapping[str, str] = field(default_factory=_nothing)
     """The configs that were set on the topic and have no effect."""
 
@@ -277,8 +277,8 @@ _ACTING: tuple[ConfigKey, ...] = (
         "Set by `josefine mirror cutover`: the offset of each partition from which on clients"
         " write; producers before it are those of another cluster."),
     _in_settings("josefine.mirror.epochs", "", _LIST, "mirror_epochs", anything,
-        "Set by `josefine mirror run`: the leader epochs of the source, as partition:offset:epoch,"
-        " each from that offset on."),
+        "Set by `josefine mirror run`: the source's leader epochs, as partition:offset:epoch:crc,"
+        " where crc is the checksum of the epoch's first batch here."),
     _in_settings("josefine.mirror.session", "", _STRING, "mirror_session", anything,
         "Set by `josefine mirror run`: the session that alone may append, with the offsets of its"
         " source; clients cannot write to the topic. Empty: they can."),

@@ -49,7 +49,7 @@ def test_complete_batches_are_appended_as_they_are() -> None:
     found = continue_with(5, memoryview(data + at(8, b"d")[:40]))
     assert isinstance(found, Append)
     assert b"".join(found.parts) == data
-    assert (found.position, found.epochs[0][1], found.epochs[-1][1]) == (8, 0, 3)
+    assert (found.position, found.epochs[0].epoch, found.epochs[-1].epoch) == (8, 0, 3)
 
 
 def test_only_a_part_of_a_batch_is_nothing_yet() -> None:
