@@ -167,8 +167,8 @@ class Replacement:
     mark: str
 
     def lines(self, live: TableState, then: TableState) -> str:
-        """The commit file that turns `live` into `then`: every action, a line each. Characters are
-        as they are, because delta-rs decodes some escapes wrongly (`sinks/parquet_statistics.py`)."""
+        """The commit file that turns `live` into `then`: every action, a line each. Characters
+        stay as they are: delta-rs decodes some escapes wrongly (`sinks/parquet_statistics.py`)."""
         actions = self._actions(live, then)
         return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in actions)
 
