@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -60,9 +60,36 @@ class Part:
     topic_id: object
     start: int
     """The source's log start, from which a blank mirror reads."""
+    deleted: int
+    """The log start of the mirror, as far as it follows the source's."""
     notes: Notes = ()
     leader: int = NO_EPOCH
     """The source's leader epoch in which it was compared last, while it had nothing new."""
+
+
+class _KeptNotes:
+    """The notes of the source's epochs, as the target has them with each topic."""
+
+    def __init__(self, target: BlockingClient, session: str) -> None:
+        self._target = target
+        self._session = session
+        self._topics: dict[str, dict[int, Notes]] = {}
+
+    def read(self, topics: Iterable[str]) -> None:
+        """Raises KafkaError."""
+        self._topics |= {topic: notes_of(self._target, topic) for topic in topics}
+
+    def of(self, tp: TopicPartition) -> Notes:
+        """What was kept last."""
+        return self._topics[tp.topic].get(tp.partition, ())
+
+    def write(self, new: Mapping[TopicPartition, Notes]) -> None:
+        """One change of its config for each topic. Raises KafkaError."""
+        for topic in sorted({tp.topic for tp in new}):
+            found = {tp.partition: each for tp, each in new.items() if tp.topic == topic}
+            kept = {**self._topics[topic], **found}
+            keep_notes(self._target, topic, self._session, kept)
+            self._topics[topic] = kept
 
 
 Round = dict[TopicPartition, Append | Verdict]
@@ -83,16 +110,14 @@ class Copier:
         self._source = source
         self._target = target
         self._session = session
+        self._kept = _KeptNotes(target, session)
         self.parts: dict[TopicPartition, Part] = {}
         self.verdicts: dict[TopicPartition, Verdict] = {}
         self.copied_bytes = 0
         self._topics: dict[str, Source] = {}
-        self._started: dict[TopicPartition, int] = {}
         self._starts_due_s = 0.0
         self._replaced_s: dict[str, float] = {}
         """Topic → when brokers first named another session."""
-        self._notes: dict[str, dict[int, Notes]] = {}
-        """Topic → partition → the source's epochs, as they are kept with the topic."""
         self._reader: _Reader | None = None
 
     def attach(self, topics: Mapping[str, Source]) -> None:
@@ -109,7 +134,7 @@ class Copier:
         ours = ends_of(self._target, tps)
         theirs = ends_of(self._source, tps)
         self._topics.update(topics)
-        self._notes |= {topic: notes_of(self._target, topic) for topic in topics}
+        self._kept.read(topics)
         for tp in tps:
             self._attach(tp, topics[tp.topic], theirs[tp], ours[tp])
         self._note_leaders({tp: leaders[tp] for tp in tps if tp in self.parts})
@@ -125,13 +150,14 @@ class Copier:
         verdict = plan.attach(theirs, ours, is_blank=is_blank)
         notes = () if is_blank else self._valid_notes(tp, ours, compacts=found.compacts)
         start = theirs.start
-        part = Part(ours.end, NO_EPOCH, tail, found.compacts, found.topic_id, start, notes)
+        part = Part(
+            ours.end, NO_EPOCH, tail, found.compacts, found.topic_id, start, ours.start, notes
+        )
         if verdict is None:
             verdict = _compare(self._source, tp, part)
         if verdict is not None:
             self._stop(tp, verdict)
             return
-        self._started[tp] = ours.start
         self.parts[tp] = part
         if ours.end < start == theirs.end:  # the source has no records, so no batch leads there
             fillers = plan.fill(ours.end, start)
@@ -141,7 +167,7 @@ class Copier:
         """The notes of batches that are here. One was made and its batch refused if an append
         before it was under way, of which nobody knew. Raises KafkaError."""
         found = []
-        for note in self._notes[tp.topic].get(tp.partition, ()):
+        for note in self._kept.of(tp):
             # What compaction has rewritten or retention has deleted cannot be compared.
             if ours.start <= note.offset < ours.end and not compacts:
                 at = read_whole(self._target, tp, note.offset)
@@ -240,11 +266,7 @@ class Copier:
         """Keep the source's epochs, before a batch of a new one is appended; whether any is new.
         Raises KafkaError."""
         new = {tp: each for tp, each in notes.items() if each != self.parts[tp].notes}
-        for topic in sorted({tp.topic for tp in new}):
-            found = {tp.partition: each for tp, each in new.items() if tp.topic == topic}
-            kept = {**self._notes[topic], **found}
-            keep_notes(self._target, topic, self._session, kept)
-            self._notes[topic] = kept
+        self._kept.write(new)
         for tp, each in new.items():
             self.parts[tp].notes = each
         return bool(new)
@@ -318,15 +340,12 @@ class Copier:
         due = {}
         for tp, start in starts.items():
             part = self.parts.get(tp)
-            if (
-                part is not None
-                and not part.compacts
-                and self._started[tp] < start <= part.position
-            ):
+            if part is not None and not part.compacts and part.deleted < start <= part.position:
                 due[tp] = start
         if due:
             delete_before(self._target, due)
-            self._started |= due
+            for tp, start in due.items():
+                self.parts[tp].deleted = start
 
 
 def _compare(source: BlockingClient, tp: TopicPartition, part: Part) -> Verdict | None:

@@ -260,6 +260,8 @@ class History:
         except KafkaError:
             return
         if found.verdicts:
+            reasons = {each.why for each in found.verdicts.values()}
+            assert self.truncates or not reasons & {Why.SHORTER, Why.DIFFERENT}, reasons
             # It ends; whoever runs it may start it again, which claims the topic.
             if self.rng.random() < 0.3:
                 del self.mirrors[name]
