@@ -13,6 +13,7 @@ from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from tests.integration.test_mirror import (
     batches,
     check_epochs,
+    check_unknown,
     create,
     in_transaction,
     send,
@@ -102,3 +103,4 @@ def test_kafka_that_has_no_mirrored_record_left_is_known_by_its_epochs(
 ) -> None:
     with BrokerProcess(tmp_path / "josefine") as target:
         check_epochs(kafka, target)
+        check_unknown(kafka, target)

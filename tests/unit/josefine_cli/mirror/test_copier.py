@@ -16,7 +16,8 @@ from josefine_broker.client.produce import Written
 from josefine_broker.records.batch import iter_batches
 from josefine_cli.mirror import copier as module
 from josefine_cli.mirror.copier import Copier
-from josefine_cli.mirror.plan import Why
+from josefine_cli.mirror.epochs import Answers
+from josefine_cli.mirror.plan import Note, Why
 from josefine_cli.mirror.sides import Source
 from tests.unit.josefine_cli.mirror.test_plan import at
 
@@ -111,6 +112,24 @@ def copier(source: Side, target: Side, topic: Source = SOURCE) -> Copier:
     found = Copier(theirs, ours, "one")
     found.attach({"t": topic})
     return found
+
+
+def test_note_of_a_batch_that_was_refused_does_not_count(
+    notes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch of epoch 1 at offset 1 came too late: one of epoch 0 is there."""
+    log = [at(0, b"a"), at(1, b"b")]
+    crc = [header.crc for batch in log for _, header in iter_batches(memoryview(batch))]
+    ends = {0: (0, 1), 1: (1, 2)}
+    answers = Answers(2, 1, ends)
+    monkeypatch.setattr(module, "answers_of", lambda *_: answers)
+    source = Side([at(2, b"c", epoch=1)], start=2)
+    notes["t"] = {0: (Note(0, 0, crc[0]), Note(1, 1, crc[0]))}
+
+    assert copier(source, Side(list(log))).verdicts[TP].why is Why.DIFFERENT
+
+    notes["t"] = {0: (Note(0, 0, crc[0]), Note(1, 1, crc[1]))}
+    assert not copier(source, Side(list(log))).verdicts
 
 
 DENIED = ErrorCode.topic_authorization_failed
