@@ -29,6 +29,9 @@ LONG: Mapping[str, str] = {
     "tests/integration/test_journal_store.py::test_killed_at_every_place_every_event": (
         "a process is killed at each place, one after another"
     ),
+    "tests/simulation/cluster/test_mutants.py::test_a_broken_rule_is_caught[a leader epoch ends": (
+        "no short history shows it"
+    ),
     **dict.fromkeys(
         (
             _PIPELINES
@@ -40,6 +43,8 @@ LONG: Mapping[str, str] = {
             + "test_exactly_once.py::test_a_lost_checkpoint_neither_repeats_nor_loses_a_row",
             _PIPELINES
             + "test_joins.py::test_pairs_and_rows_without_one_are_there_once_whatever_dies",
+            _PIPELINES
+            + "test_failing_records.py::test_each_kind_of_error_makes_a_dead_letter_of_its_record",
             _PIPELINES + "test_kill.py",
             _PIPELINES + "test_local_sources.py::test_a_rate_goes_on_where_the_table_ends",
             _PIPELINES + "test_losses.py::test_lost_records_stop_the_run_and_are_recorded_once",
@@ -49,6 +54,8 @@ LONG: Mapping[str, str] = {
             _PIPELINES + "test_stopping.py::test_a_stop_request_ends_a_run_between_batches",
             _PIPELINES
             + "test_upsert.py::test_the_latest_row_is_the_same_whatever_batches_the_rows_come_in",
+            _PIPELINES
+            + "test_unreadable_batches.py::test_an_unreadable_batch_is_a_dead_letter_with",
             _PIPELINES + "test_windows.py::test_closed_windows_are_there_once_with_all_their_rows",
         ),
         _RUNS,

@@ -80,7 +80,7 @@ class _KeptNotes:
         self._topics |= {topic: notes_of(self._target, topic) for topic in topics}
 
     def of(self, tp: TopicPartition) -> Notes:
-        """What was kept last."""
+        """The last ones that were written."""
         return self._topics[tp.topic].get(tp.partition, ())
 
     def write(self, new: Mapping[TopicPartition, Notes]) -> None:

@@ -294,12 +294,16 @@ def first_record_ms(source: Source, positions: ByPartition) -> int | None:
     found: list[int] = []
 
     def ask(client: BlockingClient) -> ByPartition:
+        local = dict(positions)
         if source.archive == "auto":
             from josefine_spark.read.archive_files import ArchivedClient
 
-            found.extend(ArchivedClient(_connection(source)).first_ms(positions).values())
+            # Brokers without an archive reader refuse what only the archive has.
+            for tp, timestamp_ms in ArchivedClient(_connection(source)).first_ms(positions).items():
+                found.append(timestamp_ms)
+                del local[tp]
         # A fetch of one byte has the first batch of each partition, complete.
-        parts = client.fetch(positions, bytes_max=1, partition_bytes_max=1, max_wait_ms=0)
+        parts = client.fetch(local, bytes_max=1, partition_bytes_max=1, max_wait_ms=0)
         for tp, part in parts.items():
             first = next(records_between(part.records, positions[tp], None), None)
             if first is not None:

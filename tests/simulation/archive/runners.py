@@ -117,7 +117,8 @@ class Client:
     def describe_configs(self, topics: Any) -> Any:
         cluster = self._runner.called("configs")
         value = None if cluster.retention_ms is None else str(cluster.retention_ms)
-        return {TOPIC: {"retention.ms": SimpleNamespace(value=value)}}
+        bounds = {"retention.ms": value, "retention.bytes": None}
+        return {TOPIC: {name: SimpleNamespace(value=each) for name, each in bounds.items()}}
 
 
 class Runner:
