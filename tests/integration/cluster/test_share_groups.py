@@ -130,6 +130,24 @@ class Member:
         return bool(self._held)
 
 
+def accept_a_third(client: BlockingClient, member: Member) -> None:
+    """The member joins, records are produced, and it has accepted a third of them."""
+    member.join()
+    # Twice: the first fetch lets the group start, before there are records.
+    wait_until(lambda: not member.fetch() and member.fetches > 1, timeout_s=60, what="it fetches")
+    producer = BlockingProducer(client)
+    for number in range(RECORDS):
+        producer.send(TOPIC, value=b"v%d" % number)
+        if number % 10 == 0:
+            producer.flush()
+    producer.flush()
+    wait_until(
+        lambda: member.fetch() and len(member.accepted) > RECORDS // 3,
+        timeout_s=60,
+        what="a third is accepted",
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("victim", [TOPIC, STATES])
@@ -139,22 +157,7 @@ def test_killed_leader_costs_no_accepted_record(tmp_path: Path, victim: str) -> 
         with BlockingClient(cluster.bootstrap) as client:
             client.create_topics([NewTopic(TOPIC, partitions=1)])
             member = Member(cluster, client)
-            member.join()
-            # Twice: the first fetch lets the group start, before there are records.
-            wait_until(
-                lambda: not member.fetch() and member.fetches > 1, timeout_s=60, what="it fetches"
-            )
-            producer = BlockingProducer(client)
-            for number in range(RECORDS):
-                producer.send(TOPIC, value=b"v%d" % number)
-                if number % 10 == 0:
-                    producer.flush()
-            producer.flush()
-            wait_until(
-                lambda: member.fetch() and len(member.accepted) > RECORDS // 3,
-                timeout_s=60,
-                what="a third is accepted",
-            )
+            accept_a_third(client, member)
             assert member.key is not None
             index = coordinator_partition(coordinator_key(member.key), 8)
             cluster.kill(cluster.leader_of(victim, index if victim == STATES else 0))
@@ -183,21 +186,7 @@ def test_killed_leader_costs_no_dead_letter(tmp_path: Path) -> None:
             config = {"errors.deadletterqueue.topic.name": LETTERS}
             client.run(partial(_with_config, config))
             member = Member(cluster, client, rejects={0})
-            member.join()
-            wait_until(
-                lambda: not member.fetch() and member.fetches > 1, timeout_s=60, what="it fetches"
-            )
-            producer = BlockingProducer(client)
-            for number in range(RECORDS):
-                producer.send(TOPIC, value=b"v%d" % number)
-                if number % 10 == 0:
-                    producer.flush()
-            producer.flush()
-            wait_until(
-                lambda: member.fetch() and len(member.accepted) > RECORDS // 3,
-                timeout_s=60,
-                what="a third is answered for",
-            )
+            accept_a_third(client, member)
             cluster.kill(cluster.leader_of(TOPIC))
             rejected = {offset for offset in range(RECORDS) if offset % 3 == 0}
             wait_until(
