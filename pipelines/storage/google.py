@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pipelines.storage.location import (
     ATTEMPTS_MAX,
     CONNECT_TIMEOUT_S,
+    NO_BUCKET,
     Causes,
     Location,
     StorageError,
@@ -50,7 +51,7 @@ class GoogleLocation(Location):
 _CAUSES: Causes = (
     (
         r"[Bb]ucket.*(does not exist|not found)|notFound",
-        "there is no bucket `{bucket}` in {where}; create it or correct the path",
+        NO_BUCKET,
     ),
     (
         r"PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]|[Pp]ermission denied",

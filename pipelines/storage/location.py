@@ -14,6 +14,7 @@ ATTEMPTS_MAX = 4
 
 Causes = Sequence[tuple[str, str]]
 """A regular expression of an error's text, and the sentence for it: {where} and {bucket}."""
+NO_BUCKET = "there is no bucket `{bucket}` in {where}; create it or correct the path"
 
 
 class StorageError(SetupError):
@@ -54,9 +55,7 @@ def why_failed(at: Location, error: str) -> str:
 
 def no_bucket(at: Location) -> str:
     """The sentence for a bucket that does not exist."""
-    return (
-        f"{at.uri}: there is no bucket `{at.bucket}` in {at.where}; create it or correct the path"
-    )
+    return f"{at.uri}: {NO_BUCKET.format(where=at.where, bucket=at.bucket)}"
 
 
 def split_uri(path: str) -> tuple[str, str, str]:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pipelines.storage.location import (
     ATTEMPTS_MAX,
     CONNECT_TIMEOUT_S,
+    NO_BUCKET,
     Causes,
     Location,
     StorageError,
@@ -154,7 +155,7 @@ _CAUSES: Causes = (
     ),
     (
         r"AWS Error NO_SUCH_BUCKET|^Bucket '[^']*' not found",
-        "there is no bucket `{bucket}` in {where}; create it or correct the path",
+        NO_BUCKET,
     ),
     (
         r"AWS Error (ACCESS_DENIED|INVALID_ACCESS_KEY_ID|\w*(SIGNATURE|TOKEN)\w*)|HTTP status 403",
