@@ -20,6 +20,7 @@ from pipelines.storage.location import (
     Causes,
     Location,
     StorageError,
+    split_uri,
 )
 
 PREFIX = "spark.hadoop.fs.s3a."
@@ -71,7 +72,7 @@ class S3Location(Location):
 def s3_location(path: str, conf: Mapping[str, str], env: Mapping[str, str]) -> S3Location | None:
     """Read the settings for an `s3://` or `s3a://` path; None if its provider of credentials is
     one that only Java has. Raises StorageError."""
-    bucket, _, key = path.partition("://")[2].partition("/")
+    scheme, bucket, key = split_uri(path)
     if not bucket:
         raise StorageError(f"{path} names no bucket: expected s3a://BUCKET/FOLDER")
     settings = _settings(conf, bucket)
@@ -83,9 +84,8 @@ def s3_location(path: str, conf: Mapping[str, str], env: Mapping[str, str]) -> S
     endpoint = _endpoint(settings, env)
     style = settings.get("path.style.access", "").lower()
     named = _REGION.search(endpoint)
-    key = re.sub("/+", "/", key).strip("/")
     return S3Location(
-        uri=f"{path.partition('://')[0]}://{bucket}/{key}",
+        uri=f"{scheme}://{bucket}/{key}",
         bucket=bucket,
         key=key,
         endpoint=endpoint,
