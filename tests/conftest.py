@@ -4,6 +4,7 @@ of time, which measure a busy machine and not our code."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.durations import Recorder
+from tests.durations import CI_LIMIT_S, LIMIT_S, Recorder
 from tests.shares import mark_the_rest_slow
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # not in the processes that only run tests
         config.pluginmanager.register(_Failures(config))
         is_daily = config.getoption("markexpr") == "not slow"
-        config.pluginmanager.register(Recorder(is_daily=is_daily))
+        fails_at_s = CI_LIMIT_S if "CI" in os.environ else LIMIT_S
+        config.pluginmanager.register(Recorder(is_daily=is_daily, fails_at_s=fails_at_s))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,8 +2,9 @@
 
 A run writes the seconds of each test's set-up and call to `.cache/test_durations.json`; what was
 run before and not again keeps its figure. One phase of one test may take `LIMIT_S` seconds, or be
-on the list `LONG` with a reason: a test that grows past it fails the run that would land it.
-Seconds are wall-clock time beside the other processes of that run.
+on the list `LONG` with a reason: a test that grows past it fails the run of who wrote it. Seconds
+are wall-clock time beside the other processes of that run, and the machine of the CI is at times
+half as fast: there a test fails at `CI_LIMIT_S`, and past `LIMIT_S` it is reported.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import pytest
 
 from tests.sharing import UNIT_SECONDS_FILE, unit_of
 
-__all__ = ["LIMIT_S", "LONG", "Recorder", "rows_of", "too_long"]
+__all__ = ["CI_LIMIT_S", "LIMIT_S", "LONG", "Recorder", "rows_of", "too_long"]
 
 RECORD = Path(__file__).resolve().parents[1] / ".cache/test_durations.json"
 LIMIT_S = 60.0
+CI_LIMIT_S = 120.0
 _RUNS = "many runs of a pipeline, one after another: up to 140 s on a busy machine"
 _PIPELINES = "tests/spark/pipelines/"
 LONG: Mapping[str, str] = {
@@ -41,6 +43,7 @@ LONG: Mapping[str, str] = {
             _PIPELINES + "test_deduplicate.py::test_kills_and_a_lost_checkpoint_bring_no_copy_in",
             _PIPELINES
             + "test_exactly_once.py::test_a_lost_checkpoint_neither_repeats_nor_loses_a_row",
+            _PIPELINES + "test_join_letters.py::test_bad_records_of_both_sides_are_letters_once",
             _PIPELINES
             + "test_joins.py::test_pairs_and_rows_without_one_are_there_once_whatever_dies",
             _PIPELINES
@@ -70,14 +73,16 @@ Seconds = Mapping[str, Mapping[str, float]]
 """A test's id → phase → seconds."""
 
 
-def too_long(seconds: Seconds, long: Mapping[str, str] = LONG) -> list[str]:
+def too_long(
+    seconds: Seconds, long: Mapping[str, str] = LONG, *, limit_s: float = LIMIT_S
+) -> list[str]:
     """A line for each phase of a test that takes longer than it may."""
     return [
-        f"{nodeid}: {phase} took {took:.0f} s, {LIMIT_S:.0f} s are allowed: make it shorter, share "
+        f"{nodeid}: {phase} took {took:.0f} s, {limit_s:.0f} s are allowed: make it shorter, share "
         "its set-up, mark it slow with a share left here, or name it in tests/durations.py::LONG"
         for nodeid, phases in sorted(seconds.items())
         for phase, took in phases.items()
-        if took > LIMIT_S and not nodeid.startswith(tuple(long))
+        if took > limit_s and not nodeid.startswith(tuple(long))
     ]
 
 
@@ -119,9 +124,10 @@ def read_record(path: Path = RECORD) -> dict[str, dict[str, float]]:
 class Recorder:
     """The pytest plugin. In the process that collects the reports."""
 
-    def __init__(self, *, is_daily: bool, path: Path = RECORD) -> None:
+    def __init__(self, *, is_daily: bool, fails_at_s: float = LIMIT_S, path: Path = RECORD) -> None:
         """`is_daily`: the run has the tests of every day, whose length is bounded."""
         self._is_daily = is_daily
+        self._fails_at_s = fails_at_s
         self._path = path
         self._seconds: dict[str, dict[str, float]] = {}
 
@@ -135,15 +141,19 @@ class Recorder:
         if self._seconds:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(json.dumps(read_record(self._path) | self._seconds, indent=0))
-        if self._over() and session.exitstatus == pytest.ExitCode.OK:
+        if self._over(self._fails_at_s) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for line in self._over():
+        failing = self._over(self._fails_at_s)
+        for line in failing:
             terminalreporter.write_line(f"FAILED, too long: {line}", red=True)
+        if not failing:
+            for line in self._over(LIMIT_S):
+                terminalreporter.write_line(f"too long: {line}", yellow=True)
 
-    def _over(self) -> list[str]:
-        return too_long(self._seconds) if self._is_daily else []
+    def _over(self, limit_s: float) -> list[str]:
+        return too_long(self._seconds, limit_s=limit_s) if self._is_daily else []
 
 
 def main(arguments: Iterable[str]) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durations import LIMIT_S, LONG, Recorder, read_record, rows_of, too_long
+from tests.durations import CI_LIMIT_S, LIMIT_S, LONG, Recorder, read_record, rows_of, too_long
 
 LONG_ONE = "tests/unit/test_a.py::test_long"
 SECONDS = {
@@ -49,6 +49,19 @@ def test_daily_run_with_a_test_that_is_too_long_fails(tmp_path: Path, *, is_dail
 
     assert session.exitstatus == (pytest.ExitCode.TESTS_FAILED if is_daily else pytest.ExitCode.OK)
     assert sorted(read_record(path)) == [LONG_ONE, "tests/unit/test_before.py::test_c"]
+
+
+def test_slow_machine_fails_at_its_own_limit_only(tmp_path: Path) -> None:
+    path = tmp_path / "durations.json"
+    recorder, session = Recorder(is_daily=True, fails_at_s=CI_LIMIT_S, path=path), Session()
+
+    recorder.pytest_runtest_logreport(report(LONG_ONE, CI_LIMIT_S - 1))
+    recorder.pytest_sessionfinish(session)  # type: ignore[arg-type]
+    assert session.exitstatus == pytest.ExitCode.OK
+
+    recorder.pytest_runtest_logreport(report(LONG_ONE, CI_LIMIT_S + 1))
+    recorder.pytest_sessionfinish(session)  # type: ignore[arg-type]
+    assert session.exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
 def test_damaged_record_is_begun_anew(tmp_path: Path) -> None:
