@@ -67,6 +67,14 @@ GOOGLE = Store(
 )
 
 
+class Objects(SubTreeFileSystem):
+    """A store needs no folder for an object."""
+
+    def copy_file(self, old: str, new: str) -> None:
+        self.create_dir(new.rpartition("/")[0])
+        super().copy_file(old, new)
+
+
 class CloudLake(Lake):
     """The pipeline of `Lake` with its paths in a store, whose files are in a folder."""
 
@@ -80,10 +88,13 @@ class CloudLake(Lake):
 
     def configure(self, settings: dict[str, str]) -> None:
         root = self.store.root
-        text = LOCAL.replace("/ck", f"{root}/ck").replace("/lake", f"{root}/lake")
         more = f"dead_letter: {{ type: delta, path: '{root}/dead' }}\n"
         more += f"metrics: {{ table: '{root}/progress' }}\ntrigger:"
-        file = yaml.safe_load(text.replace("trigger:", more))
+        self.write_file(LOCAL.replace("trigger:", more), settings)
+
+    def write_file(self, text: str, settings: dict[str, str]) -> None:
+        root = self.store.root  # which has `/lake` in it
+        file = yaml.safe_load(text.replace(" /lake", f" {root}/lake").replace(" /ck", f" {root}/ck"))
         file["spark"]["conf"] = settings
         self.file.write_text(yaml.safe_dump(file, sort_keys=False))
 
@@ -101,12 +112,16 @@ def lake(tmp_path, request, monkeypatch) -> CloudLake:
     home = tmp_path / "store"
     home.mkdir()
     lake = CloudLake(home, request.param)
-    stand_in(lake, monkeypatch, lambda at: SubTreeFileSystem(str(lake.objects), LocalFileSystem()))
+    stand_in(lake, monkeypatch, lambda at: Objects(str(lake.objects), LocalFileSystem()))
     table, write = deltalake.DeltaTable, deltalake.write_deltalake
 
     class Table(table):
         def __init__(self, path: str, *more: Any, storage_options: Any, **named: Any) -> None:
             super().__init__(lake.local(path), *more, **named)
+
+        @classmethod
+        def create(cls, path: str, *more: Any, storage_options: Any, **named: Any) -> Any:
+            return table.create(lake.local(path), *more, **named)
 
     def write_table(path: Any, *more: Any, storage_options: Any = None, **named: Any) -> None:
         write(lake.local(path) if isinstance(path, str) else path, *more, **named)
@@ -147,10 +162,7 @@ COMMANDS = [("status",), ("offsets", "show"), ("offsets", "reconcile"), ("graph"
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("end", [12, 8], ids=["agrees", "was set back"])
 def test_each_command_prints_the_same_as_for_a_local_table(command, end, lake, here, capsys):
-    text = LOCAL.replace("/ck", f"{lake.store.root}/ck").replace("/lake", f"{lake.store.root}/lake")
-    file = yaml.safe_load(text)
-    file["spark"]["conf"] = lake.store.settings
-    lake.file.write_text(yaml.safe_dump(file, sort_keys=False))
+    lake.write_file(LOCAL, lake.store.settings)
     for each in (lake, here):
         each.commit(end)
         each.checkpoint(12)
@@ -244,7 +256,7 @@ def no_user(lake: CloudLake, monkeypatch: Any) -> str:
 
 @pytest.mark.parametrize("fault", [refused, no_user])
 @pytest.mark.parametrize(
-    "command", [("check",), ("status",), ("offsets", "show"), ("graph", "--live")], ids=" ".join
+    "command", [("check",), ("status",), ("offsets", "show")], ids=" ".join
 )
 def test_a_store_without_a_right_user_is_one_sentence(command, fault, lake, capsys, monkeypatch):
     expected = fault(lake, monkeypatch)
@@ -264,7 +276,7 @@ def test_dead_letters_and_dashboard_report_a_refused_user(lake, capsys, monkeypa
     code, shown = said(capsys, "dlq", "show", lake.file)
     page = asker(read_pipeline(lake.file, {}))()
 
-    assert code == 1
+    assert code == 79
     assert expected in shown
     assert expected in str(page)
     assert "Traceback" not in shown
