@@ -22,6 +22,10 @@ from pipelines.storage.location import (
 )
 
 PREFIX = "spark.hadoop.fs.azure."
+NO_USER = (
+    f"neither `{PREFIX}account.*` nor AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN names "
+    "a user that works without Spark"
+)
 _TENANT = re.compile(r"https://[^/]+/([^/]+)/oauth2/(?:v2\.0/)?token")
 _CLIENT, _IDENTITY = "ClientCredsTokenProvider", "MsiTokenProvider"
 

@@ -24,6 +24,10 @@ from pipelines.storage.location import (
 
 PREFIX = "spark.hadoop.fs.gs."
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+NO_USER = (
+    f"neither {VARIABLE} nor `{PREFIX}auth.type` names a user that works without Spark; a key file "
+    "of the settings must be the one of the variable"
+)
 RETRIES_S = 10
 _KEY_FILE = "SERVICE_ACCOUNT_JSON_KEYFILE"
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.base.errors import SetupError
+from pipelines.base.errors import SetupError, first_line
 
 CONNECT_TIMEOUT_S = 3
 ATTEMPTS_MAX = 4
@@ -50,7 +50,7 @@ def why_failed(at: Location, error: str) -> str:
     for pattern, cause in at.causes:
         if re.search(pattern, error):
             return f"{at.uri}: {cause.format(where=at.where, bucket=at.bucket)}"
-    return f"{at.uri}: {at.where} fails: {(error.strip() or 'no reason given').splitlines()[0]}"
+    return f"{at.uri}: {at.where} fails: {first_line(error.strip() or 'no reason given')}"
 
 
 def no_bucket(at: Location) -> str:

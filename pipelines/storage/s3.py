@@ -27,6 +27,8 @@ PREFIX = "spark.hadoop.fs.s3a."
 ENDPOINT = f"{PREFIX}endpoint"
 PATH_STYLE = f"{PREFIX}path.style.access"
 
+NO_USER = f"the provider in `{PREFIX}aws.credentials.provider` is one that only Java has"
+
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _USUAL = (
     "ContainerCredentialsProvider",

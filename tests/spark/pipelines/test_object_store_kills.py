@@ -2,16 +2,16 @@
 
 A share of the kill matrix on moto's server, behind a proxy that refuses requests, loses answers and
 sends PUTs twice (`tests/support/hostile_store.py`); table, dead letters and checkpoint are there.
-By hand: no cell was seen to its end yet (the machine was too busy); then take `slow` off, and one
-cell a day runs. The jars have the parts of AWS's SDK that it needs; `test_object_store.py` is with
-the whole SDK, as a user's run fetches it.
+Both fates of the checkpoint share a driver that dies and one that continues (`cells_driver`). The
+jars have the parts of AWS's SDK that it needs; `test_object_store.py` is with the whole SDK, as a
+user's run fetches it.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from itertools import product
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,30 +28,26 @@ from tests.support.quick_spark import SPARK
 POM = REPOSITORY / "tests/support/s3a/pom.xml"
 NAME = "hadoop-aws-3.5.0-with-parts-of-the-sdk"
 """Of PySpark 4.2's Hadoop; a new version in the file above needs a new name."""
-CELLS = tuple(
-    product(
-        ("before_commit", "mid_write", "mid_commit:1", "after_commit_before_log"),
-        ("kept", "deleted"),
-    )
-)
-"""(failpoint, the checkpoint after it)."""
+PLACES = ("before_commit", "mid_write", "mid_commit:1", "after_commit_before_log")
+CHECKPOINTS = ("kept", "deleted")
 FAILING = 0.03
 """The share of requests that fail."""
 RUNS_MAX = 4
 """A run may end with an error of the store, never with a row lost or twice."""
+KILLED = (137, -9)
 
 
 def topic_of(place: str, checkpoint: str) -> str:
     return f"{place.replace(':', '')}-{checkpoint}"
 
 
-broker = broker_fixture(*(NewTopic(topic_of(*cell), 1) for cell in CELLS))
+broker = broker_fixture(*(NewTopic(topic_of(p, c), 1) for p in PLACES for c in CHECKPOINTS))
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
 
 FILE = """\
 version: 1
-name: orders
+name: %(name)s
 %(spark)s
 sources:
   raw:
@@ -62,10 +58,18 @@ sources:
 transforms:
   ids: { inputs: [raw], sql: select value.id as id from raw }
 sinks:
-  lake: { type: delta, inputs: [ids], path: "${LAB}/lake", mode: append }
-dead_letter: { type: delta, path: "${LAB}/dead" }
+  lake: { type: delta, inputs: [ids], path: "%(lab)s/lake", mode: append }
+dead_letter: { type: delta, path: "%(lab)s/dead" }
 trigger: { available_now: true }
 """
+SOON = {
+    "spark.hadoop.fs.s3a.retry.limit": "4",
+    "spark.hadoop.fs.s3a.retry.interval": "50ms",
+    "spark.hadoop.fs.s3a.retry.throttle.limit": "6",
+    "spark.hadoop.fs.s3a.retry.throttle.interval": "50ms",
+    "spark.hadoop.fs.s3a.attempts.maximum": "3",
+}
+"""Retries without long pauses: each fault is over when the next request comes."""
 
 
 @pytest.fixture(scope="module")
@@ -73,48 +77,57 @@ def jars() -> str:
     return ",".join(jars_of(POM, NAME))
 
 
-def pipeline_run(file: Path, bucket: str, fail: str = "") -> subprocess.CompletedProcess[str]:
-    """A process of its own; `fail`: where it dies."""
+def driver(*command: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, to its end or death."""
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "S3_SECRET": SECRET_KEY}
-    env |= {"LAB": f"s3a://{bucket}", "JOSEFINE_FAIL": fail}
     return subprocess.run(
-        [*COMMAND, "pipeline", "run", str(file)],
-        env=env, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+        command, env=env, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
-@pytest.mark.parametrize(("place", "checkpoint"), CELLS)
-@pytest.mark.long_proof(share=8)
+def until(codes: tuple[int, ...], *command: str) -> None:
+    """Run until it ends with one of these codes."""
+    said = []
+    for _ in range(RUNS_MAX):
+        done = driver(*command)
+        if done.returncode in codes:
+            return
+        said.append(done.stderr[-3000:])
+    raise AssertionError("\n".join(said))
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_a_killed_run_into_a_failing_store_continues_with_each_row_once(
-    broker, tmp_path, jars, place, checkpoint
+    broker, tmp_path: Path, jars, place
 ):
-    topic = topic_of(place, checkpoint)
-    faults = by_seed(CELLS.index((place, checkpoint)), FAILING)
+    faults = by_seed(PLACES.index(place), FAILING)
     with ObjectStore() as store, HostileStore(store.endpoint, faults) as failing:
-        bucket, conf = store.bucket(), {**store.conf, "spark.jars": jars}
+        bucket = store.bucket()
+        conf = {**store.conf, "spark.jars": jars, **SOON}
         conf["spark.hadoop.fs.s3a.endpoint"] = failing.endpoint
         added = "".join(f'    {name}: "{value}"\n' for name, value in conf.items())
         spark = SPARK.replace("  checkpoint:", f"{added}  checkpoint:")
-        words = {"spark": spark, "bootstrap": broker.bootstrap, "topic": topic}
-        file = tmp_path / "orders.yaml"
-        file.write_text(FILE % words)
-        made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
-        assert made.code == 0, made.err
+        for checkpoint in CHECKPOINTS:
+            (tmp_path / checkpoint).mkdir()
+            topic, lab = topic_of(place, checkpoint), f"s3a://{bucket}/{checkpoint}"
+            words = {
+                "name": checkpoint, "lab": lab, "bootstrap": broker.bootstrap, "topic": topic,
+                "spark": spark.replace("${LAB}", lab),
+            }  # fmt: skip
+            (tmp_path / checkpoint / "lab.yaml").write_text(FILE % words)
+            made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
+            assert made.code == 0, made.err
 
-        killed = pipeline_run(file, bucket, fail=place)
-        assert killed.returncode in (137, -9), killed.stderr
-        if checkpoint == "deleted":
-            store.system.delete_dir(f"{bucket}/checkpoints")
-        said = []
-        for _ in range(RUNS_MAX):
-            done = pipeline_run(file, bucket)
-            said.append(done.stderr)
-            if done.returncode == 0:
-                break
+        folders = [str(tmp_path / each) for each in CHECKPOINTS]
+        dying = (sys.executable, "-m", "tests.support.cells_driver", place, "run")
+        until(KILLED, *dying, broker.bootstrap, *folders)
+        store.system.delete_dir(f"{bucket}/deleted/checkpoints")
+        until((0,), *COMMAND, "pipeline", "run", *(f"{each}/lab.yaml" for each in folders))
 
-        assert done.returncode == 0, said
         assert failing.seen
-        table = DeltaTable(f"s3a://{bucket}/lake", storage_options=store.delta)
-        assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
-        dead = DeltaTable(f"s3a://{bucket}/dead", storage_options=store.delta)
-        assert dead.to_pyarrow_table().num_rows == 1
+        for checkpoint in CHECKPOINTS:
+            at = f"s3a://{bucket}/{checkpoint}"
+            table = DeltaTable(f"{at}/lake", storage_options=store.delta).to_pyarrow_table()
+            assert sorted(table["id"].to_pylist()) == [1, 2]
+            dead = DeltaTable(f"{at}/dead", storage_options=store.delta).to_pyarrow_table()
+            assert dead.num_rows == 1
