@@ -207,3 +207,77 @@ def encode(
         )
         taken += 1
     return taken, pos
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _zigzag(n):
+    """A number of either sign, as varints have it."""
+    return (n << 1) ^ (n >> 63)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _plain_size(z):
+    """Size of a varint of a number that is zig-zag already."""
+    size = 1
+    while z > 127:
+        z >>= 7
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put_plain(out, pos, z):
+    """Write a varint of a number that is zig-zag already; returns the next position."""
+    while z > 127:
+        out[pos] = (z & 0x7F) | 0x80
+        pos += 1
+        z >>= 7
+    out[pos] = z
+    return pos + 1
+
+
+@njit(cache=True, nogil=True)
+def encode_stored(
+    first,
+    last,
+    offsets,
+    times,
+    keys,
+    key_ends,
+    key_valid,
+    values,
+    value_ends,
+    value_valid,
+    list_ends,
+    names,
+    name_ends,
+    header_values,
+    header_ends,
+    header_valid,
+    out,
+    position,
+):
+    """Write records with the offsets and times that they have, those of rows [first, last), into
+    `out` at `position`; both are relative to those of row `first`. Returns (rows written, next
+    position): fewer rows if `out` has no room for the next one."""
+    # As in `encode`: the size comes first, and proves that the record fits.
+    pos = np.int64(position)
+    for row in range(first, last):
+        delta = np.int64(offsets[row] - offsets[first])
+        time = _zigzag(np.int64(times[row] - times[first]))
+        begin, end = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
+        size = 1 + _plain_size(time) + _size(delta)
+        size += _field_size(key_ends, key_valid, row) + _field_size(value_ends, value_valid, row)
+        size += headers_size(begin, end, name_ends, header_ends, header_valid)
+        if pos + size + _size(size) > out.size:
+            return row - first, pos
+        pos = _put(out, pos, size)
+        out[pos] = 0
+        pos = _put_plain(out, pos + 1, time)
+        pos = _put(out, pos, delta)
+        pos = _put_field(out, pos, keys, key_ends, key_valid, row)
+        pos = _put_field(out, pos, values, value_ends, value_valid, row)
+        pos = put_headers(
+            out, pos, begin, end, names, name_ends, header_values, header_ends, header_valid
+        )
+    return last - first, pos

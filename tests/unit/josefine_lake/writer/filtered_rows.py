@@ -16,6 +16,8 @@ from deltalake.transaction import create_table_with_add_actions
 from hypothesis import strategies as st
 
 from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.delta_table import ChainedTable
+from pipelines.sinks.commits import Link
 from pipelines.storage.folders import Folders
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -108,6 +110,23 @@ def table_of(path: Path, files: list[list[dict[str, Any]]], group_rows: int = 2)
         actions.append(file.close(0))
     create_table_with_add_actions(str(path), Schema.from_arrow(SCHEMA), actions, "append")
     return DeltaTable(str(path))
+
+
+def chained(path: Path) -> ChainedTable:
+    """The table as its writer has it."""
+    folder = Folders({}, {}).open(str(path))
+    assert folder is not None
+    table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run="one"))
+    table.load()
+    return table
+
+
+def compacted(path: Path) -> DeltaTable:
+    """The table after its small files were made one."""
+    chained(path).compact(1 << 20, 0)
+    table = DeltaTable(str(path))
+    assert len(table.file_uris()) == 1
+    return table
 
 
 def value_of(row: dict[str, Any], name: str) -> Any:
