@@ -133,6 +133,7 @@ def test_a_path_without_container_or_account_is_one_error_with_the_form(path):
         ("Fail to get a new connection for: https://acme", "does not answer"),
         ("[ServerBusy]", "503 ServerBusy"),
         ("odd\nthing", "fails: odd"),
+        ("GET 'https://acme/lake?sv=1&sig=hush' odd", "fails: GET 'https://acme/lake' odd"),
     ],
 )
 def test_an_error_of_the_store_is_one_sentence_with_the_path(error, sentence):
@@ -141,6 +142,7 @@ def test_an_error_of_the_store_is_one_sentence_with_the_path(error, sentence):
     assert told.startswith(f"abfss://lake@{HOST}/a/t: ")
     assert sentence in told
     assert "\n" not in told
+    assert "hush" not in told
 
 
 def test_a_folder_is_opened_without_a_request():
