@@ -125,9 +125,11 @@ class ObjectFiles:
 
     @contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
+        from pyarrow import ArrowException
+
         try:
             yield
-        except OSError as error:
+        except (OSError, ArrowException) as error:
             raise StorageError(why_failed(self._at, str(error))) from error
 
 

@@ -15,7 +15,7 @@ ATTEMPTS_MAX = 4
 Causes = Sequence[tuple[str, str]]
 """A regular expression of an error's text, and the sentence for it: {where} and {bucket}."""
 _QUERY = re.compile(r"\?[^\s?='\"]+=[^\s'\"]*")
-"""The query of a URL: Azure's SDK signs with it, and names whole URLs in its errors."""
+"""The query of a URL, with which Azure's SDK signs it: some of its errors have it."""
 NO_BUCKET = "there is no bucket `{bucket}` in {where}; create it or correct the path"
 
 
