@@ -78,7 +78,7 @@ def bind(name: str, host: str, port: int) -> Bound:
 def _bind_error(name: str, host: str, port: int, error: OSError) -> BindError:
     reason = error.strerror or str(error)
     if error.errno == errno.EADDRINUSE:
-        reason = "the port is already in use: end what listens there, or choose another port"
+        reason = "the port is already in use"
     return BindError(f"cannot listen on {host}:{port} ({name}): {reason}")
 
 

@@ -90,7 +90,7 @@ def damaged(lost: list[int] | None) -> list[dict[str, Any]]:
 
 
 def test_repair_of_a_topic_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="'orders' is not a partition: .* as in orders-0"):
+    with pytest.raises(UsageError, match=r"'orders' is not a partition: .* as in orders-0"):
         log.repair("orders", "b1", accept_loss=False, as_json=False)
 
 
