@@ -106,9 +106,11 @@ class _Kind:
 def _opened(kind: _Kind, at: Location) -> _System:
     if importlib.util.find_spec("pyarrow") is None:
         raise StorageError(f"{at.uri}: {not_installed('pyarrow')}")
+    from pyarrow import ArrowException
+
     try:
         return kind.open(at)
-    except OSError as error:
+    except (OSError, ArrowException) as error:
         raise StorageError(why_failed(at, str(error))) from error
     except ImportError as error:  # a pyarrow that was built without the store
         raise StorageError(f"{at.uri}: this pyarrow cannot open it ({error})") from error

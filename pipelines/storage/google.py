@@ -58,7 +58,7 @@ _CAUSES: Causes = (
         NO_BUCKET,
     ),
     (
-        r"PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]|[Pp]ermission denied",
+        r"PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]|[Pp]ermission denied|OAuth2",
         f"{{where}} refuses the user; correct {VARIABLE}, or give the user the rights to list and "
         "read bucket `{bucket}`",
     ),

@@ -153,7 +153,7 @@ _CAUSES: Causes = (
     ),
     (
         r"AWS Error NETWORK_CONNECTION",
-        f"{{where}} does not answer; correct `{ENDPOINT}` or start the store",
+        f"{{where}} does not answer; correct `{ENDPOINT}` or AWS_ENDPOINT_URL, or start the store",
     ),
     (
         r"AWS Error NO_SUCH_BUCKET|^Bucket '[^']*' not found",
