@@ -74,7 +74,7 @@ def _bounds_there(table: DeltaTable, names: Sequence[str]) -> dict[str, Bounds |
             found[name] = None
             continue
         low, high, nulls = (files[each] for each in columns)
-        # A file of nulls alone has no bounds; another one without them says nothing.
+        # A file of nulls alone has no bounds; of another one without them they are not known.
         unknown = pc.or_kleene(pc.is_null(low), pc.is_null(high))
         full = pc.fill_null(pc.not_equal(nulls, files["num_records"]), True)
         silent = pc.any(pc.and_kleene(unknown, full)).as_py()
