@@ -12,6 +12,8 @@ If unset, a place costs one comparison with None.
 | `mid_commit:N` | after the batch's N-th commit (1: the dead letters, 2: the sink's own) |
 | `mid_tables:N` | N tables of a `path` such as `lake/{topic}` have the batch, the others not; 0: |
 | | files are written, no table has them |
+| `mid_direct:N` | the batch's files are written (1), are in the table's folder (2); no commit |
+| | names them (a Delta table that gets direct appends) |
 | `after_commit_before_log` | every table is committed, Spark's `commits/N` is not written |
 | `after_upkeep` | an `optimize` or `vacuum` is done, Spark's `commits/N` is not written |
 | `mid_loss:1` | the lost range is recorded, no chain has skipped it |
@@ -46,6 +48,7 @@ NAMES = (
     "mid_write",
     "mid_commit",
     "mid_tables",
+    "mid_direct",
     "after_commit_before_log",
     "after_upkeep",
     "after_set_aside",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from pipelines.model.freshness import files_added
 from pipelines.model.maintenance import checkpoint_settings
 from pipelines.model.pipeline import Mode, Pipeline, Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
+from pipelines.model.table_columns import Fields
 from pipelines.model.table_features import Settings, created_with
 from pipelines.model.table_fit import Fitting, fitting
 from pipelines.sinks.commits import NO_BATCH
@@ -29,7 +31,7 @@ from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.delta_constraints import constrain, constraints_due, why_broken
 from pipelines.sinks.delta_dry_write import dry_write, in_one_sentence
 from pipelines.sinks.delta_features import refuse_missing_jars, settings_due
-from pipelines.sinks.delta_log import DeltaLogReader
+from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
 from pipelines.sinks.delta_maintenance import Keeper, TableFiles, files_of, keeper_of
 from pipelines.sinks.delta_tables import (
     change_columns,
@@ -40,6 +42,13 @@ from pipelines.sinks.delta_tables import (
     layout_of,
     schema_fields,
     set_settings,
+)
+from pipelines.sinks.direct_rows import DirectRows, direct_rows_of
+from pipelines.sinks.direct_table import (
+    CameBetweenError,
+    FailedError,
+    LocalFiles,
+    NotDirectError,
 )
 from pipelines.sinks.stored_keys import as_stored, changes
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
@@ -63,6 +72,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+log = logging.getLogger("josefine.pipelines")
+
 _REDUCED = {Mode.MERGE: partials, Mode.UPSERT: latest_rows, Mode.SCD2: versions}
 
 
@@ -76,13 +87,15 @@ class OpenDelta(OpenDefaults):
         run: TargetRun,
         constraints: Due = (),
         settings: Settings = (),
+        direct: DirectRows | None = None,
     ) -> None:
-        """`constraints`, `settings`: those that the table lacks."""
+        """`constraints`, `settings`: those that the table lacks. `direct`: appends batches."""
         self.chain = chain
         self._sink = sink
         self.run = run
         self._constraints = constraints
         self._settings = settings
+        self._direct = direct
         self._files: TableFiles | None = None
         self._fitting = Fitting()
 
@@ -91,7 +104,7 @@ class OpenDelta(OpenDefaults):
         sink, chain, spark = self._sink, self.chain, self.run.session()
         found: Fitting | str = other_rows(said, sink.mode.value, _row_keys(sink))
         found = found or fitting(
-            schema_fields(spark, chain.path),
+            (self._direct and self._direct.fields()) or schema_fields(spark, chain.path),
             wants,
             said,
             sink.evolution,
@@ -129,6 +142,9 @@ class OpenDelta(OpenDefaults):
         from pyspark.errors import PySparkException
 
         sink, chain = self._sink, self.chain
+        entry = self._directly(rows, commit, batch_id, more)
+        if entry is not None:
+            return self._written(entry)
         how = _merge_of(sink, rows.schema, span)
         if how is not None and sink.mode is Mode.UPSERT:
             # A column that left the query keeps its old value in an updated row unless it is set.
@@ -136,24 +152,35 @@ class OpenDelta(OpenDefaults):
             how = replace(how, update={**nulls, **how.update})
         try:
             if how is None:
-                entry = chain.append(rows, commit, batch_id, more)
-                self._note(entry.metrics)
-                return Written(rows=entry.metrics.get("numOutputRows", 0), version=entry.version)
-            entry = chain.merge(rows, how, commit, batch_id, more)
+                return self._written(chain.append(rows, commit, batch_id, more))
+            return self._written(chain.merge(rows, how, commit, batch_id, more))
         except (PySparkException, Py4JError) as error:
             why = why_broken(sink, chain.path, commit, batch_id, error)
             if why is None:
                 raise
             raise why from error
-        self._note(entry.metrics)
-        names = (f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
-        return Written(
-            rows=sum(entry.metrics.get(name, 0) for name in names), version=entry.version
-        )
 
-    def _note(self, metrics: Mapping[str, int]) -> None:
+    def _directly(
+        self, rows: DataFrame, commit: Commit, batch_id: int, more: Mapping[str, Any]
+    ) -> LogEntry | None:
+        """Commit without Spark; None: nothing is committed, and Spark has to."""
+        if self._direct is None:
+            return None
+        try:
+            return self._direct.write(self.chain, rows, commit, batch_id, more)
+        except (NotDirectError, CameBetweenError, FailedError, OSError) as error:
+            # For the rest of the run. Spark can, or reports in its own words what is wrong.
+            log.info("sink %s is written by Spark from here on: %s", self._sink.name, error)
+            self._direct = None
+            return None
+
+    def _written(self, entry: LogEntry) -> Written:
+        metrics = entry.metrics
         if self._files is not None:
             self._files.care.committed(files_added(metrics))
+        names = (f"numTargetRows{what}" for what in ("Inserted", "Updated", "Deleted"))
+        changed = sum(metrics.get(name, 0) for name in names)
+        return Written(rows=metrics.get("numOutputRows", changed), version=entry.version)
 
     def write_nothing(self, stored: DataFrame, path: str) -> None:
         """Make the changes that are due to the table at `path`, an empty copy, and commit zero
@@ -196,6 +223,7 @@ class DeltaTarget:
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
         self._stored: tuple[dict[str, Column], Mapping[str, str]] | None = None
+        self._direct: DirectRows | None = None
 
     def keys(self) -> tuple[str, ...]:
         """With scd2 the keys and the columns of `order_by`."""
@@ -219,6 +247,9 @@ class DeltaTarget:
         """(the columns that get another type, the keys that are stored in another way)."""
         sink, spark = self.sink, made.sparkSession
         keys = sink.deduplicate.keys if sink.deduplicate is not None else sink.keys
+        if self._direct is not None and (fields := self._direct.fields()) is not None:
+            only = {key.lower() for key in keys} if sink.merges else None
+            return casts(made.schema, _schema(fields), only), changes(fields, (), keys)
         path = sink.path or folder_of(spark, str(sink.table))
         table = spark.read.format("delta").load(path).schema
         # Of a merged table only the keys are columns of these rows; MERGE casts its aggregates.
@@ -231,18 +262,26 @@ class DeltaTarget:
         write of none; nothing is created or changed then."""
         spark, sink = run.session(), self.sink
         refuse_missing_jars(spark, sink)
+        direct = self._direct = direct_rows_of(sink, spark)
         is_new = not _is_there(spark, sink)
-        if is_new and _needs_proof(sink):
+        fields: Fields = stored.schema.jsonValue()["fields"]
+        settings = created_with(checkpoint_settings(run.every_ms), sink.wishes) if is_new else ()
+        is_made = is_new and direct is not None and direct.create(fields, dict(settings))
+        if is_new and not is_made and _needs_proof(sink):
             dry_write(spark, sink, partial(_first_commit, sink, run, stored))
         columns = sink.partition_by if is_new else ()
-        settings = created_with(checkpoint_settings(run.every_ms), sink.wishes) if is_new else ()
-        with in_one_sentence(sink, "no table was created"):
-            path = ensure_table(spark, sink.path, sink.table, stored.schema, settings, columns)
-        chain = DeltaChain(spark, path, run.link, run.on_retry)
+        if direct is not None and (is_made or not is_new):
+            path = str(sink.path)
+        else:
+            with in_one_sentence(sink, "no table was created"):
+                path = ensure_table(spark, sink.path, sink.table, stored.schema, settings, columns)
+        files = LocalFiles() if direct is not None else None
+        chain = DeltaChain(spark, path, run.link, run.on_retry, files=files)
         constraints = constraints_due(spark, sink, path)
+        due = () if is_new else settings_due(spark, sink, path)
+        opened = OpenDelta(sink, chain, run, constraints, due, direct)
         if is_new:
-            return OpenDelta(sink, chain, run, constraints)
-        opened = OpenDelta(sink, chain, run, constraints, settings_due(spark, sink, path))
+            return opened
         tip = chain.load()
         said = tip.said if isinstance(tip, Tip) else {}
         if STATE in said:  # whether the state is the file's comes first, in `settle`
@@ -296,6 +335,12 @@ class DeltaTarget:
         if sink.table is None:
             return TableAt(path=f"{sink.path}_lost")
         return TableAt(table=f"{sink.path or sink.table}_lost")
+
+
+def _schema(fields: Fields) -> StructType:
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson({"type": "struct", "fields": [*fields]})
 
 
 def _needs_proof(sink: Sink) -> bool:

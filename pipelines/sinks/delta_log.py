@@ -28,6 +28,7 @@ FORMAT = 1
 """The format number, under `josefine` in userMetadata; later versions write higher ones."""
 
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
+_UNDERSCORED = re.compile(r"_([a-z])")
 
 
 class Files(Protocol):
@@ -250,7 +251,9 @@ def _metadata(text: str | None) -> Mapping[str, Any] | None:
 
 
 def _metrics(values: Mapping[str, str]) -> dict[str, int]:
-    return {name: int(value) for name, value in values.items() if str(value).isdigit()}
+    """By the names of Delta for Spark; delta-rs writes `num_target_rows_inserted`."""
+    found = {name: int(value) for name, value in values.items() if str(value).isdigit()}
+    return {_UNDERSCORED.sub(lambda m: m[1].upper(), name): n for name, n in found.items()}
 
 
 def known_txn_versions(spark: SparkSession, table_path: str) -> dict[str, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from pipelines.sinks.parquet_statistics import statistics, unseen_in
 from pipelines.storage.files import FolderFiles
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 CAME_BETWEEN = "DELTA_CONCURRENT_WRITE: another commit came between"
 """In the words by which `retry_policy` knows that the commit may be repeated."""
@@ -66,9 +66,17 @@ class NewFile:
 class DirectTable:
     """One table. Mutable: the open table, and the version whose rules were checked."""
 
-    def __init__(self, path: str, rows: Fields, settings: Mapping[str, str]) -> None:
-        """`rows`: the columns of all files; `settings`: the properties of a new table."""
+    def __init__(
+        self,
+        path: str,
+        rows: Fields,
+        settings: Mapping[str, str],
+        why_not: Callable[[TableRules, Fields], str] = why_not_appended,
+    ) -> None:
+        """`rows`: the columns of all files; `settings`: the properties of a new table; `why_not`:
+        why Spark has to write rows with these columns, "" if it need not."""
         self.path = path
+        self._why_not = why_not
         self._rows, self._settings = rows, settings
         self._table: DeltaTable | None = None
         self._checked: tuple[Any, ...] | None = None
@@ -79,7 +87,9 @@ class DirectTable:
         """Raise NotDirectError if the table at `version` has to be written by Spark; -1: there is
         none yet. Its rules; None for a table that is not there."""
         if version < 0:
-            why = why_not_created(self._rows)
+            why = why_not_created(self._rows) or self._why_not(
+                TableRules(reader=1, writer=2, columns=self._rows), self._rows
+            )
             if not why and not _is_free(Path(self.path)):
                 why = "its folder has other files"
             if why:
@@ -89,7 +99,7 @@ class DirectTable:
         found = _told(table)
         if found != self._checked:
             rules = _rules(table)
-            why = why_not_appended(rules, self._rows)
+            why = self._why_not(rules, self._rows)
             if why:
                 raise NotDirectError(why)
             self._checked, self._rules = found, rules
@@ -104,7 +114,8 @@ class DirectTable:
         DeltaTable.create(self.path, schema, mode="ignore", configuration=dict(self._settings))
 
     def take(self, files: Sequence[NewFile]) -> list[Any]:
-        """Move files into the table's folder; delta-rs's actions that add them."""
+        """Move the files that have rows into the table's folder; delta-rs's actions that add
+        them."""
         import pyarrow.parquet as pq
         from deltalake.transaction import AddAction
 
@@ -114,9 +125,11 @@ class DirectTable:
         columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
         actions = []
         for each in files:
+            footer = pq.read_metadata(each.path)
+            if not footer.num_rows:
+                continue
             to = folder / each.path.name
             _move(each.path, to)
-            footer = pq.read_metadata(to)
             actions.append(
                 AddAction(
                     path=to.name,
@@ -171,6 +184,33 @@ class DirectTable:
         except DeltaError as error:
             if version < 0 and self._entry(0) is not None:
                 raise CameBetweenError(CAME_BETWEEN) from error
+            raise FailedError(str(error)) from error
+
+    def merge(
+        self,
+        merge: Callable[[DeltaTable, CommitProperties], None],
+        version: int,
+        link: Link,
+        number: int,
+        metadata: str,
+    ) -> None:
+        """Change rows by a merge of delta-rs, onto `version`. Raises as `add` does."""
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        self._stop_at_another(version)
+        self.check(version)
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": metadata},
+            app_transactions=[Transaction(link.app_id, number)],
+        )
+        try:
+            merge(self._at(version), properties)
+        except CommitFailedError as error:
+            self._table = None
+            raise CameBetweenError(CAME_BETWEEN) from error
+        except DeltaError as error:
+            self._table = None
             raise FailedError(str(error)) from error
 
     def _stop_at_another(self, version: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pipelines.base.quoting import quoted
+from pipelines.model.direct_merge import MERGED
 from pipelines.model.pipeline import Aggregate, Sink
 
 if TYPE_CHECKING:
@@ -39,15 +40,6 @@ class Merge:
     source: Callable[[DataFrame, DataFrame], DataFrame] | None = field(default=None, compare=False)
 
 
-_MERGED: Mapping[str, str] = {
-    "count": "t.{c} + s.{c}",
-    "sum": "coalesce(t.{c} + s.{c}, t.{c}, s.{c})",
-    "min": "least(t.{c}, s.{c})",
-    "max": "greatest(t.{c}, s.{c})",
-}
-"""How a row of the table (t) and one of the batch (s) become one; least/greatest skip nulls."""
-
-
 def partials(frame: DataFrame, sink: Sink) -> DataFrame:
     """A batch's rows reduced to one per key."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -63,7 +55,7 @@ def _expression(aggregate: Aggregate) -> str:
 
 def fold(sink: Sink) -> Merge:
     """The MERGE that adds partials to the table."""
-    merged = {a.column: _MERGED[a.function].format(c=quoted(a.column)) for a in sink.aggregates}
+    merged = {a.column: MERGED[a.function].format(c=quoted(a.column)) for a in sink.aggregates}
     return Merge(keys=sink.keys, columns=(*sink.keys, *merged), update=merged)
 
 

@@ -52,9 +52,10 @@ UPKEEP = ("after_upkeep",)
 START = ("after_set_aside", "mid_loss:1", "mid_loss:2", "mid_loss:3")
 REPLAY = ("mid_replay:0", "mid_replay:1")
 TABLES = ("mid_tables:0", "mid_tables:1")
+DIRECT = ("mid_direct:1", "mid_direct:2")
 POSITION = ("mid_start:1", "mid_start:2")
 DEPLOY = tuple(f"mid_deploy:{step}" for step in range(1, 7))
-PLACES = (*BATCH, *TABLES, *UPKEEP, *START, *POSITION, *REPLAY, *DEPLOY)
+PLACES = (*BATCH, *TABLES, *DIRECT, *UPKEEP, *START, *POSITION, *REPLAY, *DEPLOY)
 """As JOSEFINE_FAIL says them. `mid_replay:1`: the first sink has its rows; more sinks are more of
 the same."""
 
@@ -75,6 +76,9 @@ class Cell(NamedTuple):
 
 IMPOSSIBLE: Mapping[tuple[tuple[str, ...], tuple[str, ...]], str] = {
     (MODES, TABLES): "only a `path` with several tables comes there: test_table_family.py dies it",
+    (tuple(mode for mode in MODES if mode not in ("append", "merge", "state")), DIRECT): (
+        "only appends and sums of a Delta table are committed without Spark"
+    ),
     (MODES, DEPLOY): "only `pipeline deploy` comes there: unit/pipelines/deploy/test_deaths.py",
     (MODES, POSITION): "only a stream of a table comes there: `STREAMED` has it",
     (TOPICS, UPKEEP): "the file's words refuse `optimize` and `vacuum` beside a topic",
@@ -96,6 +100,7 @@ STREAMS = ("append", "upsert", "merge", "feed")
 """What a sink does with the rows of a table's stream. `feed`: append the rows of its changes."""
 NOT_OF_STREAMS: Mapping[tuple[str, ...], str] = {
     ("mid_commit:1", *REPLAY): "a stream of a table has no dead letters",
+    DIRECT: "the write is that of a topic's rows, of which `ALL` has it",
     TABLES: "a stream of a table writes no `path` of several tables",
     START[1:]: "`on_data_loss` is of records: lost versions of a table are a verdict",
     DEPLOY: "only `pipeline deploy` comes there",

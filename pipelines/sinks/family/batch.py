@@ -24,9 +24,9 @@ from pipelines.model.retry_policy import retry_of
 from pipelines.sinks.commits import StoppedError
 from pipelines.sinks.direct_table import FailedError, NotDirectError
 from pipelines.sinks.family.registry import FamilyChain
-from pipelines.sinks.family.rows import NAME, above, lacked
-from pipelines.sinks.family.staging import Staging, files_of, write_files
+from pipelines.sinks.family.rows import NAME, PLACE, above, lacked
 from pipelines.sinks.family.tables import FamilyTable, FamilyTables
+from pipelines.sinks.staging import Staging, files_in, write_files
 from pipelines.transforms.dataframes import stored
 from pipelines.transforms.shared_batches import in_session
 
@@ -100,8 +100,8 @@ class BatchWrite:
             return set()
         session = self._tables.lend()
         try:
-            rows = lacked(in_session(self._rows, session), decisions)
-            self._chain.repeat(self._batch_id, lambda: write_files(rows, folder))
+            rows = lacked(in_session(self._rows, session), decisions).drop(*PLACE.values())
+            self._chain.repeat(self._batch_id, lambda: write_files(rows, folder, NAME))
         except Py4JNetworkError:
             raise
         except (PySparkException, Py4JError) as error:
@@ -148,7 +148,7 @@ class BatchWrite:
         # Rows without files: the job that writes all of them has failed.
         if table.direct is not None and (folder is not None or not has_rows):
             direct = table.direct
-            files = files_of(folder, name) if folder is not None else []
+            files = files_in(folder / f"{NAME}={name}") if folder is not None else []
             try:
                 actions = direct.take(files)
                 entry = chain.add(

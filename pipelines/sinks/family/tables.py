@@ -6,9 +6,7 @@ direct appends (`direct_append`); any other is opened and written as the table o
 
 from __future__ import annotations
 
-import importlib.util
 import queue
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,6 @@ from pipelines.base.quoting import delta_table
 from pipelines.exactly_once.family_chain import why_not_continued
 from pipelines.exactly_once.offset_chain import Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import begins
-from pipelines.model.direct_append import why_not_here
 from pipelines.model.maintenance import checkpoint_settings
 from pipelines.model.pipeline import Sink
 from pipelines.model.schema_evolution import NO_STEPS, other_rows
@@ -34,7 +31,6 @@ from pipelines.sinks.direct_table import (
 )
 from pipelines.sinks.family.registry import FamilyChain
 from pipelines.sinks.target import TargetRun
-from pipelines.transforms.cached_rows import is_one_process
 from pipelines.transforms.dataframes import types
 from pipelines.transforms.shared_batches import in_session
 
@@ -175,15 +171,3 @@ class FamilyTables:
         if stop is not None:
             raise StoppedError(stop)
         return tip
-
-
-def why_not_direct(sink: Sink, of: TableFamily, run: TargetRun) -> str:
-    """Why Spark writes all tables of the sink; "" if those of plain rules get direct appends."""
-    if any(importlib.util.find_spec(each) is None for each in ("deltalake", "pyarrow")):
-        return "deltalake is not installed"
-    spark = run.session()
-    system = spark._jsc.hadoopConfiguration().get("fs.defaultFS")
-    if not is_one_process(spark) or not str(system).startswith("file:"):
-        return "files of Spark's tasks may be on other machines"
-    settings: Mapping[str, str] = spark.conf.getAll
-    return why_not_here(sink, of.path_of("a"), settings)

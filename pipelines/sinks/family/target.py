@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines.base.errors import RunError
@@ -24,11 +25,12 @@ from pipelines.model.schema_evolution import other_rows
 from pipelines.model.table_family import NAME_RULE, TableFamily, name_of, why_no_place
 from pipelines.sinks.defaults import AppendOnly, OpenDefaults
 from pipelines.sinks.delta import DeltaTarget
+from pipelines.sinks.direct_rows import why_not_direct
 from pipelines.sinks.family.batch import BatchWrite
 from pipelines.sinks.family.registry import FamilyChain, open_registry
 from pipelines.sinks.family.rows import NAME, PLACE, cached, counted
-from pipelines.sinks.family.staging import Staging
-from pipelines.sinks.family.tables import FamilyTables, why_not_direct
+from pipelines.sinks.family.tables import FamilyTables
+from pipelines.sinks.staging import Staging
 from pipelines.sinks.target import Connect, Seen, TableAt, TargetRun, Written
 from pipelines.spark.errors import refusal
 from pipelines.storage.folders import OpenFolder, open_local
@@ -56,7 +58,7 @@ class OpenFamily(OpenDefaults):
         self.chain = chain
         self._sink, self._of, self.run = sink, of, run
         self._tables = tables
-        self._staging = Staging(of.registry)
+        self._staging = staging_of(of)
 
     def fit(self, wants: Mapping[str, Type], said: Mapping[str, Any]) -> bool:
         """Each table is compared when its first rows come: one that does not fit is held."""
@@ -138,6 +140,11 @@ class OpenFamily(OpenDefaults):
             some.write.format("parquet").mode("append").save(at)
 
 
+def staging_of(of: TableFamily) -> Staging:
+    """The staging folder of a family, below its registry's."""
+    return Staging(Path(of.registry, "_staging"))
+
+
 class ManyTables(AppendOnly):
     """A family of Delta tables."""
 
@@ -178,8 +185,8 @@ class ManyTables(AppendOnly):
     def prepare(self, run: TargetRun, stored: DataFrame, topic_ids: Collection[str]) -> OpenFamily:
         """Creates the registry. A table is created with its first rows."""
         sink, of = self.sink, self._of
-        Staging(of.registry).clean(time.time())
-        is_direct = not why_not_direct(sink, of, run)
+        staging_of(of).clean(time.time())
+        is_direct = not why_not_direct(sink, of.path_of("a"), run.session())
         chain = open_registry(of, run, is_direct=is_direct)
         tables = FamilyTables(sink, of, run, chain, stored, is_direct=is_direct)
         return OpenFamily(sink, of, run, chain, tables)

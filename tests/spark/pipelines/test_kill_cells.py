@@ -35,6 +35,7 @@ from pipelines.dead_letters.replay import Replay, replays
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.inspect.sink_status import all_sides
+from pipelines.model.direct_append import IS_DIRECT
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.iceberg.catalog import TablePlace
 from pipelines.sources.kinds import ANY_KIND
@@ -151,7 +152,7 @@ class Trial:
         condition = "id >= 0" if self.mended else f"id % 10 <> {HELD_BACK}"
         is_state = mode in STATES
         words = {
-            "spark": SPARK,
+            "spark": SPARK.replace("  conf:\n", f'  conf:\n    {IS_DIRECT}: "true"\n'),
             "topic": topic,
             "loss": f"on_data_loss: {loss}",
             "format": "debezium" if mode == "cdc" else "json",
@@ -423,7 +424,9 @@ def trial_of(lab: Lab, number: int, cell: Cell) -> Trial:
     folder.mkdir()
     topic = f"{lab.topic}-{number}"
     lab.client.create_topics([NewTopic(topic, 2)])
-    trial = Trial(Lab(folder, lab.client, lab.bootstrap, topic, lab.spark.newSession()), cell)
+    spark = lab.spark.newSession()
+    spark.conf.set(IS_DIRECT, "true")
+    trial = Trial(Lab(folder, lab.client, lab.bootstrap, topic, spark), cell)
     trial.begin()
     return trial
 
@@ -495,7 +498,7 @@ def test_a_process_that_is_killed_leaves_its_sinks_as_the_model_says(lab, place,
 
 
 EVERY_DAY = (
-    Cell("append", "mid_write", "kept"),
+    Cell("append", "mid_direct:2", "kept"),
     Cell("merge", "mid_commit:1", "deleted"),
     Cell("upsert", "mid_commit:2", "deleted"),
     Cell("cdc", "before_commit", "deleted"),

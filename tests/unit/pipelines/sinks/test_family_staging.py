@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from pipelines.sinks.commits import Link
+from pipelines.model.direct_append import IS_DIRECT
+from pipelines.sinks.direct_rows import why_not_direct
 from pipelines.sinks.family.rows import NAME, PLACE
-from pipelines.sinks.family.staging import KEEP_S, Staging, files_of
-from pipelines.sinks.family.tables import why_not_direct
-from pipelines.sinks.target import TableAt, TargetRun
+from pipelines.sinks.staging import KEEP_S, Staging, files_in
 from tests.unit.pipelines.sinks.test_table_family import sink_of
 
 
 def test_a_batch_leaves_nothing_and_what_a_killed_run_left_is_removed_a_day_later(
     tmp_path: Path,
 ) -> None:
-    staging, left = Staging(str(tmp_path)), tmp_path / "_staging" / "old"
+    staging, left = Staging(tmp_path), tmp_path / "old"
     left.mkdir(parents=True)
     with staging.batch() as folder:
         folder.mkdir()
@@ -40,35 +39,35 @@ def test_a_tables_files_are_those_of_its_name(tmp_path: Path) -> None:
         (tmp_path / f"{NAME}={name}" / "part-0.parquet").touch()
         (tmp_path / f"{NAME}={name}" / ".part-0.parquet.crc").touch()
 
-    found = files_of(tmp_path, "t-1")
+    found = files_in(tmp_path / f"{NAME}=t-1")
 
     assert [each.path for each in found] == [tmp_path / f"{NAME}=t-1" / "part-0.parquet"]
-    assert files_of(tmp_path, "t-2") == []
+    assert files_in(tmp_path / f"{NAME}=t-2") == []
     assert NAME not in PLACE.values()
 
 
 @pytest.mark.parametrize(
-    ("is_local", "system", "path", "why"),
+    ("is_local", "system", "path", "conf", "why"),
     [
-        (True, "file:///", "/lake/{topic}", ""),
-        (False, "file:///", "/lake/{topic}", "other machines"),
-        (True, "hdfs://n:1", "/lake/{topic}", "other machines"),
-        (True, "file:///", "s3a://b/{topic}", "folder of this machine"),
+        (True, "file:///", "/lake/a", {}, ""),
+        (False, "file:///", "/lake/a", {}, "other machines"),
+        (True, "hdfs://n:1", "/lake/a", {}, "other machines"),
+        (True, "file:///", "s3a://b/a", {}, "folder of this machine"),
+        (True, "file:///", "/lake/a", {IS_DIRECT: "false"}, f"{IS_DIRECT} is false"),
     ],
 )
 def test_tables_that_may_be_elsewhere_are_written_by_spark(
-    is_local: bool, system: str, path: str, why: str
+    is_local: bool, system: str, path: str, conf: dict[str, str], why: str
 ) -> None:
     context = SimpleNamespace(
         hadoopConfiguration=lambda: {"fs.defaultFS": system},
         sc=lambda: SimpleNamespace(isLocal=lambda: is_local),
     )
-    spark: Any = SimpleNamespace(_jsc=context, conf=SimpleNamespace(getAll={}))
-    link = Link(pipeline="p", sink="s", run="r")
-    run = TargetRun(session=lambda: spark, link=link, losses=TableAt(path="/l"))
-    sink = replace(sink_of(path), constraints={}, cluster_by=(), partition_by=(), wishes=())
-    assert sink.family is not None
+    spark: Any = SimpleNamespace(_jsc=context, conf=SimpleNamespace(get=conf.get, getAll=conf))
+    sink = replace(
+        sink_of("/lake/{topic}"), constraints={}, cluster_by=(), partition_by=(), wishes=()
+    )
 
-    found = why_not_direct(sink, sink.family, run)
+    found = why_not_direct(sink, path, spark)
 
     assert found == why or (why and why in found)

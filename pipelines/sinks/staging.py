@@ -1,8 +1,8 @@
-"""The files of a batch for many tables: one Spark job writes them into a staging folder.
+"""Files of a batch that no table has yet: one Spark job writes them into a staging folder.
 
-The folder is below the registry's, so on the tables' file system, and starts with `_`, so Delta's
-readers and VACUUM ignore it. The files move into their tables' folders before the commits that name
-them. A killed run leaves its files there, which a later run removes.
+The folder is on the tables' file system, and below a name that starts with `_`, so Delta's readers
+and VACUUM ignore it. The files move into their tables' folders before the commits that name them. A
+killed run leaves its files there, which a later run removes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from uuid import uuid4
 
 from pipelines.base import failpoints
 from pipelines.sinks.direct_table import NewFile
-from pipelines.sinks.family.rows import NAME, PLACE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,8 +34,8 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 class Staging:
     """The staging folder of one sink."""
 
-    def __init__(self, registry: str) -> None:
-        self._folder = Path(registry, "_staging")
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def clean(self, now_s: float) -> None:
         """Remove what runs have left that were killed."""
@@ -55,15 +54,16 @@ class Staging:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_files(rows: DataFrame, folder: Path) -> None:
-    """Write the rows as files of their tables; replaces what a failed attempt has left."""
+def write_files(rows: DataFrame, folder: Path, *by: str) -> None:
+    """Write the rows as files, in a folder for each value of the columns `by`; replaces what a
+    failed attempt has left."""
     shutil.rmtree(folder, ignore_errors=True)
     rows.sparkSession.conf.set(_TIMES, "TIMESTAMP_MICROS")
-    out = failpoints.disturbed(rows.drop(*PLACE.values()))
-    out.write.partitionBy(NAME).options(**_OPTIONS).parquet(str(folder))
+    out = failpoints.disturbed(rows)
+    out.write.partitionBy(*by).options(**_OPTIONS).parquet(str(folder))
 
 
-def files_of(folder: Path, name: str) -> list[NewFile]:
-    """The files of one table."""
-    found = sorted((folder / f"{NAME}={name}").glob("*.parquet"))
+def files_in(folder: Path) -> list[NewFile]:
+    """The files of one folder."""
+    found = sorted(folder.glob("*.parquet"))
     return [NewFile(path=each, at_ms=each.stat().st_mtime_ns // 1_000_000) for each in found]
