@@ -2,9 +2,9 @@
 
 A share of the kill matrix on moto's server, behind a proxy that refuses requests, loses answers and
 sends PUTs twice (`tests/support/hostile_store.py`); table, dead letters and checkpoint are there.
-Both fates of the checkpoint share a driver that dies and one that continues (`cells_driver`). The
-jars have the parts of AWS's SDK that it needs; `test_object_store.py` is with the whole SDK, as a
-user's run fetches it.
+Both fates of the checkpoint share a driver that is killed and one that continues (`cells_driver`);
+each day one dies in place, which needs one start of Spark (`store_driver`). The jars have the parts
+of AWS's SDK that it needs; `test_object_store.py` has the whole SDK, as a user's run fetches it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def topic_of(place: str, checkpoint: str) -> str:
 
 broker = broker_fixture(*(NewTopic(topic_of(p, c), 1) for p in PLACES for c in CHECKPOINTS))
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 FILE = """\
 version: 1
@@ -77,11 +78,14 @@ def jars() -> str:
     return ",".join(jars_of(POM, NAME))
 
 
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(REPOSITORY), "S3_SECRET": SECRET_KEY}
+
+
 def driver(*command: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, to its end or death."""
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "S3_SECRET": SECRET_KEY}
     return subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment(), capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -96,38 +100,83 @@ def until(codes: tuple[int, ...], *command: str) -> None:
     raise AssertionError("\n".join(said))
 
 
+Stores = tuple[ObjectStore, HostileStore]
+"""The store, and the one that fails in front of it."""
+
+
+class Lakes:
+    """Pipelines whose tables and checkpoints are in a store that fails, each with its records in
+    its topic: one for each of `checkpoints`, named like it."""
+
+    def __init__(
+        self, broker, folder: Path, jars: str, stores: Stores, place: str, *checkpoints: str
+    ) -> None:
+        self._store, self._failing = store, failing = stores
+        self.bucket = store.bucket()
+        self.folders = [folder / each for each in checkpoints]
+        conf = {**store.conf, "spark.jars": jars, **SOON}
+        conf["spark.hadoop.fs.s3a.endpoint"] = failing.endpoint
+        added = "".join(f'    {name}: "{value}"\n' for name, value in conf.items())
+        spark = SPARK.replace("  checkpoint:", f"{added}  checkpoint:")
+        for each in self.folders:
+            each.mkdir()
+            topic, lab = topic_of(place, each.name), f"s3a://{self.bucket}/{each.name}"
+            words = {
+                "name": each.name, "lab": lab, "bootstrap": broker.bootstrap, "topic": topic,
+                "spark": spark.replace("${LAB}", lab),
+            }  # fmt: skip
+            (each / "lab.yaml").write_text(FILE % words)
+            made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
+            assert made.code == 0, made.err
+
+    def lose_checkpoint(self) -> None:
+        self._store.system.delete_dir(f"{self.bucket}/deleted/checkpoints")
+
+    def check(self) -> None:
+        assert self._failing.seen
+        for each in self.folders:
+            at, options = f"s3a://{self.bucket}/{each.name}", self._store.delta
+            table = DeltaTable(f"{at}/lake", storage_options=options).to_pyarrow_table()
+            assert sorted(table["id"].to_pylist()) == [1, 2]
+            dead = DeltaTable(f"{at}/dead", storage_options=options).to_pyarrow_table()
+            assert dead.num_rows == 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_run_into_a_failing_store_continues_with_each_row_once(
     broker, tmp_path: Path, jars, place
 ):
     faults = by_seed(PLACES.index(place), FAILING)
     with ObjectStore() as store, HostileStore(store.endpoint, faults) as failing:
-        bucket = store.bucket()
-        conf = {**store.conf, "spark.jars": jars, **SOON}
-        conf["spark.hadoop.fs.s3a.endpoint"] = failing.endpoint
-        added = "".join(f'    {name}: "{value}"\n' for name, value in conf.items())
-        spark = SPARK.replace("  checkpoint:", f"{added}  checkpoint:")
-        for checkpoint in CHECKPOINTS:
-            (tmp_path / checkpoint).mkdir()
-            topic, lab = topic_of(place, checkpoint), f"s3a://{bucket}/{checkpoint}"
-            words = {
-                "name": checkpoint, "lab": lab, "bootstrap": broker.bootstrap, "topic": topic,
-                "spark": spark.replace("${LAB}", lab),
-            }  # fmt: skip
-            (tmp_path / checkpoint / "lab.yaml").write_text(FILE % words)
-            made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
-            assert made.code == 0, made.err
-
-        folders = [str(tmp_path / each) for each in CHECKPOINTS]
+        lakes = Lakes(broker, tmp_path, jars, (store, failing), place, *CHECKPOINTS)
         dying = (sys.executable, "-m", "tests.support.cells_driver", place, "run")
-        until(KILLED, *dying, broker.bootstrap, *folders)
-        store.system.delete_dir(f"{bucket}/deleted/checkpoints")
-        until((0,), *COMMAND, "pipeline", "run", *(f"{each}/lab.yaml" for each in folders))
+        until(KILLED, *dying, broker.bootstrap, *map(str, lakes.folders))
+        lakes.lose_checkpoint()
+        files = [f"{each}/lab.yaml" for each in lakes.folders]
+        until((0,), *COMMAND, "pipeline", "run", *files)
+        lakes.check()
 
-        assert failing.seen
-        for checkpoint in CHECKPOINTS:
-            at = f"s3a://{bucket}/{checkpoint}"
-            table = DeltaTable(f"{at}/lake", storage_options=store.delta).to_pyarrow_table()
-            assert sorted(table["id"].to_pylist()) == [1, 2]
-            dead = DeltaTable(f"{at}/dead", storage_options=store.delta).to_pyarrow_table()
-            assert dead.num_rows == 1
+
+@pytest.mark.parametrize(("place", "checkpoint"), product(PLACES, CHECKPOINTS))
+@pytest.mark.long_proof(share=8)
+def test_a_run_that_died_in_a_failing_store_continues_with_each_row_once(
+    broker, tmp_path: Path, jars, place, checkpoint
+):
+    faults = by_seed(PLACES.index(place) + 100, FAILING)
+    with ObjectStore() as store, HostileStore(store.endpoint, faults) as failing:
+        lakes = Lakes(broker, tmp_path, jars, (store, failing), place, checkpoint)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.store_driver", place, str(lakes.folders[0])],
+            env=environment(), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() == "died\n" and checkpoint == "deleted":
+                lakes.lose_checkpoint()
+            _, said = process.communicate("go on\n", timeout=300)
+        finally:
+            process.kill()
+        assert process.returncode == 0, said[-3000:]
+        lakes.check()
