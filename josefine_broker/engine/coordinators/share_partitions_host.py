@@ -307,16 +307,13 @@ def acquire(
     The batches are whole, as they are in the log: they may hold records that others have. The
     member processes only those that the ranges of `Acquired` name.
     """
-    shared, log, partition = led.partition, led.hosted.log, led.hosted.partition
+    shared = led.partition
     if shared is None or room.records <= 0 or (room.bytes_max <= 0 and not room.at_least_one):
         return [], ()
     now_ms = ctx.clock.monotonic_ms()
     _expire(ctx, led, now_ms)
-    shared.trim(log.log_start_offset)
-    # As far as a consumer may read. A deletion may have moved the log's start past that.
-    end = partition.readable_end(-1, log.log_end_offset)
-    if config.is_committed_only:
-        end = min(end, max(partition.last_stable_offset, log.log_start_offset))
+    shared.trim(led.hosted.log.log_start_offset)
+    end = _end_for(led.hosted, config)
     acquired: list[Acquired] = []
     records: Sequence[Buffer] = ()
     at = shared.read_offset
@@ -340,6 +337,25 @@ def acquire(
         ctx.clients.shares.counts.of(led.key.group_id).acquired += got
     store(ctx, led)
     return acquired, records
+
+
+def has_nothing(ctx: Context, key: ShareKey, config: ShareConfig) -> bool:
+    """Whether `acquire` would find nothing and change nothing: no record is in flight, and the
+    group has read what there is. False where that is not certain."""
+    led: LedShare | None = ctx.clients.shares.led.get(key)
+    if led is None or led.partition is None or not led.is_led(ctx):
+        return False
+    return led.partition.is_at_rest and led.partition.end_offset >= _end_for(led.hosted, config)
+
+
+def _end_for(hosted: HostedPartition, config: ShareConfig) -> int:
+    """As far as the group may read, which is as far as a consumer may."""
+    log, partition = hosted.log, hosted.partition
+    end = partition.readable_end(-1, log.log_end_offset)
+    # A deletion may have moved the log's start past the stable end.
+    if config.is_committed_only:
+        end = min(end, max(partition.last_stable_offset, log.log_start_offset))
+    return end
 
 
 def _batches(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:

@@ -85,6 +85,11 @@ class SharePartition:
         return self._spans
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether no record is in flight, and everything is stored."""
+        return not (self._spans or self._is_changed or self._open_write != NO_WRITE)
+
+    @property
     def is_full(self) -> bool:
         """Whether no further records may get in flight."""
         return self.end_offset - self.start_offset >= self.limits.locks_max
