@@ -318,7 +318,7 @@ class Copier:
         except KafkaError as error:
             if action_for(error.code) is Action.FAIL:
                 raise
-            return  # an election: looked at again later, and the copy goes on
+            return  # an election: looked at again later, and the copy continues
         for tp, leader in leaders.items():
             part = self.parts[tp]
             if leader == part.leader:
