@@ -239,6 +239,7 @@ def serve(
     where = checked_addresses(bootstrap_of(bootstrap))
     security = configured_security(os.environ, where)
     with StopSignals() as signals:
+        # The listener has threads of its own, so this one waits for an event.
         ended = signals.event()
 
         def open_client() -> BlockingClient:

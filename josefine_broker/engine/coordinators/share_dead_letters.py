@@ -22,6 +22,7 @@ from josefine_broker.engine.groups.share.dead_letters import (
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
 from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.promises import AwaitEach
 from josefine_broker.engine.replicas.batches import append_built_batch
 from josefine_broker.engine.replicas.committing import Appended
@@ -36,6 +37,7 @@ SEEN_MAX = 5_000
 WRITE_TIMEOUT_MS = 10_000
 """How long dead letters wait for the replicas of their partition."""
 
+WAITING, LOST = "dead letters not written yet", "dead letters lost"
 Heard = Callable[[int, KafkaError | None], None]
 """Gets how many dead letters, from the first on, the write had; and why they are not there."""
 
@@ -64,6 +66,19 @@ def write_letters(
         _append(ctx, tp, batch, now_ms, lambda error: heard(count, error))
     else:
         _send(ctx, tp, leader, batch, lambda error: heard(count, error))
+
+
+def tell_of_letters(ctx: Context, origin: Origin, what: str, records: int, reason: str) -> None:
+    """Log that dead letters wait, or are lost."""
+    ctx.ports.tell(
+        what,
+        gravity=Gravity.ERROR if what is LOST else Gravity.WARNING,
+        records=records,
+        reason=reason,
+        group=origin.group_id,
+        topic=origin.topic,
+        partition=origin.partition,
+    )
 
 
 def _place(

@@ -19,7 +19,12 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import config_of
-from josefine_broker.engine.coordinators.share_dead_letters import write_letters
+from josefine_broker.engine.coordinators.share_dead_letters import (
+    LOST,
+    WAITING,
+    tell_of_letters,
+    write_letters,
+)
 from josefine_broker.engine.coordinators.share_starts import find_start
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
@@ -41,21 +46,16 @@ from josefine_broker.engine.groups.share.values import (
     ShareState,
 )
 from josefine_broker.engine.hosted import Buffer, HostedPartition
-from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import read_or_wait
 from josefine_broker.records.batch import BatchHeader, iter_batches
 
 RETRY_MS = 500
 """After a read or write of the state that failed."""
-FENCED = frozenset(
-    {
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.fenced_state_epoch,
-        ErrorCode.invalid_request,  # the state was deleted
-        ErrorCode.not_leader_or_follower,
-    }
-)
+FENCED = frozenset({
+    ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch, ErrorCode.not_leader_or_follower,
+    ErrorCode.invalid_request,  # the state was deleted
+})  # fmt: skip
 """Answers to a write after which this leader's memory of the share partition is void."""
 
 Settle = Callable[[KafkaError | None], None]
@@ -89,6 +89,11 @@ class LedShare:
         self.letters = LetterWrite()
         self.alarm: _Alarm | None = None
         """The timer; None: no lock ends, and no write is to be made later."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where its dead letters come from."""
+        return Origin(self.tp.topic, self.tp.partition, self.key.group_id)
 
     def is_led(self, ctx: Context) -> bool:
         """Whether this broker still leads the partition, in the same epoch."""
@@ -210,12 +215,20 @@ def _use(
     if is_new:
         state = state._replace(start_offset=start)
     led.partition = SharePartition(state, config.limits)
-    led.partition.trim(led.hosted.log.log_start_offset)
+    _trim(ctx, led, led.partition)
     if is_new:
         # Stored at once: the next leader may see other ends of the log.
         led.partition.touch()
     store(ctx, led)
     ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+
+
+def _trim(ctx: Context, led: LedShare, shared: SharePartition) -> None:
+    """Follow the log start."""
+    owed = shared.trim(led.hosted.log.log_start_offset)
+    if owed:
+        ctx.clients.shares.counts.of(led.key.group_id).dead_letters_lost += owed
+        tell_of_letters(ctx, led.origin, LOST, owed, "their records were deleted first")
 
 
 def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
@@ -312,7 +325,7 @@ def acquire(
         return [], ()
     now_ms = ctx.clock.monotonic_ms()
     _expire(ctx, led, now_ms)
-    shared.trim(led.hosted.log.log_start_offset)
+    _trim(ctx, led, shared)
     end = _end_for(led.hosted, config)
     acquired: list[Acquired] = []
     records: Sequence[Buffer] = ()
@@ -323,7 +336,11 @@ def acquire(
             led.hosted, at, room.bytes_max, end, at_least_one=is_first, is_consumer=True
         )
         # Headers alone: no record is looked at here, however many a batch has.
-        found = list(_batches(records))
+        found = [
+            (header, memoryview(buffer)[pos : pos + header.size_bytes])
+            for buffer in records
+            for pos, header in iter_batches(memoryview(buffer))
+        ]
         acquired = shared.acquire(
             member_id,
             at,
@@ -356,14 +373,6 @@ def _end_for(hosted: HostedPartition, config: ShareConfig) -> int:
     if config.is_committed_only:
         end = min(end, max(partition.last_stable_offset, log.log_start_offset))
     return end
-
-
-def _batches(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:
-    """Each batch with its header, as a view of the bytes that were read: nothing is copied."""
-    for buffer in records:
-        data = memoryview(buffer)
-        for pos, header in iter_batches(data):
-            yield header, data[pos : pos + header.size_bytes]
 
 
 def _judged(
@@ -467,8 +476,7 @@ def _send_letters(ctx: Context, led: LedShare) -> None:
             store(ctx, led)
             ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
 
-    origin = Origin(led.tp.topic, led.tp.partition, led.key.group_id)
-    write_letters(ctx, origin, led.hosted, letters, config, heard)
+    write_letters(ctx, led.origin, led.hosted, letters, config, heard)
     is_now = False
     if not led.letters.is_open:
         led.letters.retry_ms = max(led.letters.retry_ms, ctx.clock.monotonic_ms() + 1)
@@ -482,16 +490,9 @@ def _lettered(
     is_to_repeat = error is not None and error.code not in HOPELESS
     led.letters.end(ctx.clock.monotonic_ms(), is_to_repeat=is_to_repeat)
     counts = ctx.clients.shares.counts.of(led.key.group_id)
-    place = {"group": led.key.group_id, "topic": led.tp.topic, "partition": led.tp.partition}
     if error is not None and (not is_to_repeat or led.letters.tries == 1):
-        what = "dead letters not written yet" if is_to_repeat else "dead letters lost"
-        ctx.ports.tell(
-            what,
-            gravity=Gravity.WARNING if is_to_repeat else Gravity.ERROR,
-            records=len(offsets),
-            reason=f"{error.code.name}: {error.message}",
-            **place,
-        )
+        what, reason = WAITING if is_to_repeat else LOST, f"{error.code.name}: {error.message}"
+        tell_of_letters(ctx, led.origin, what, len(offsets), reason)
     if is_to_repeat:
         return
     if error is None:

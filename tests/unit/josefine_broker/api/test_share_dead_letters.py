@@ -184,6 +184,24 @@ def test_record_that_may_be_readable_later_is_copied_then(code: ErrorCode, repli
     assert [each.value for each in letters(world)] == [b"one"]
 
 
+def test_letter_whose_record_is_deleted_while_it_waits_counts_as_lost() -> None:
+    world, member = lettered(b"one", b"two", b"three")
+    assert got(member.fetch()) == [(0, 2, 1)]
+    events: list[dict[str, object]] = []
+    refused = KafkaError(ErrorCode.not_enough_replicas)
+    with patch.object(share_dead_letters, "append_built_batch", side_effect=refused):
+        assert member.acknowledge((0, 0, ACCEPT), (1, 2, REJECT)) is ErrorCode.none
+        world.ctx.ports.tell = lambda message, /, **fields: events.append(fields)
+        world.ctx.hosted.partitions["orders", 0].log.delete_before(2)
+        assert got(member.fetch()) == []
+    assert counts(world) == (0, 1)
+    assert [(each["records"], each["reason"]) for each in events] == [
+        (1, "their records were deleted first")
+    ]
+    world.advance(1_000)
+    assert (offsets(world), counts(world)) == (["2"], (1, 1))
+
+
 def test_new_leader_that_does_not_know_the_high_watermark_copies_the_record() -> None:
     world, member = lettered(b"one", copies=True)
     assert got(member.fetch()) == [(0, 0, 1)]
