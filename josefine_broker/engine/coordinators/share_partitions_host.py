@@ -12,7 +12,7 @@ milliseconds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -25,6 +25,7 @@ from josefine_broker.engine.coordinators.share_dead_letters import (
     tell_of_letters,
     write_letters,
 )
+from josefine_broker.engine.coordinators.share_records import batches_in, end_for, holding, judged
 from josefine_broker.engine.coordinators.share_starts import find_start
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
@@ -41,14 +42,12 @@ from josefine_broker.engine.groups.share.values import (
     NO_START,
     Ack,
     Acquired,
-    Found,
     ShareKey,
     ShareState,
 )
 from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import read_or_wait
-from josefine_broker.records.batch import BatchHeader, iter_batches
 
 RETRY_MS = 500
 """After a read or write of the state that failed."""
@@ -326,7 +325,7 @@ def acquire(
     now_ms = ctx.clock.monotonic_ms()
     _expire(ctx, led, now_ms)
     _trim(ctx, led, shared)
-    end = _end_for(led.hosted, config)
+    end = end_for(led.hosted, config)
     acquired: list[Acquired] = []
     records: Sequence[Buffer] = ()
     at = shared.read_offset
@@ -335,21 +334,16 @@ def acquire(
         records = read_or_wait(
             led.hosted, at, room.bytes_max, end, at_least_one=is_first, is_consumer=True
         )
-        # Headers alone: no record is looked at here, however many a batch has.
-        found = [
-            (header, memoryview(buffer)[pos : pos + header.size_bytes])
-            for buffer in records
-            for pos, header in iter_batches(memoryview(buffer))
-        ]
+        found = batches_in(records)
         acquired = shared.acquire(
             member_id,
             at,
-            _judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
+            judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
             now_ms,
             records_max=room.records,
             is_strict=room.is_strict,
         )
-        records = _holding(found, acquired)
+        records = holding(found, acquired)
         got = sum(each.last - each.first + 1 for each in acquired)
         ctx.clients.shares.counts.of(led.key.group_id).acquired += got
     store(ctx, led)
@@ -362,63 +356,7 @@ def has_nothing(ctx: Context, key: ShareKey, config: ShareConfig) -> bool:
     led: LedShare | None = ctx.clients.shares.led.get(key)
     if led is None or led.partition is None or not led.is_led(ctx):
         return False
-    return led.partition.is_at_rest and led.partition.end_offset >= _end_for(led.hosted, config)
-
-
-def _end_for(hosted: HostedPartition, config: ShareConfig) -> int:
-    """As far as the group may read, which is as far as a consumer may."""
-    log, partition = hosted.log, hosted.partition
-    end = partition.readable_end(-1, log.log_end_offset)
-    # A deletion may have moved the log's start past the stable end.
-    if config.is_committed_only:
-        end = min(end, max(partition.last_stable_offset, log.log_start_offset))
-    return end
-
-
-def _judged(
-    hosted: HostedPartition,
-    batches: Iterable[tuple[BatchHeader, memoryview]],
-    start: int,
-    *,
-    is_committed_only: bool,
-) -> list[Found]:
-    """The batches, and which of them have records for the group. A producer's batch is aborted if
-    it lies between the first offset of one of its aborted transactions and that one's marker."""
-    transactions = hosted.partition.producers.transactions
-    headers = [header for header, _ in batches]
-    # Empty without `is_committed_only`: then markers alone have no records for the group.
-    aborted = []
-    if is_committed_only and headers and transactions.has_aborted:
-        aborted = transactions.aborted_between(start, headers[-1].end_offset)
-    return [
-        Found(
-            header.base_offset,
-            header.end_offset - 1,
-            is_data=not header.is_control
-            and not (
-                header.is_transactional
-                and any(
-                    each.producer_id == header.producer_id
-                    and each.first_offset <= header.base_offset <= each.marker_offset
-                    for each in aborted
-                )
-            ),
-        )
-        for header in headers
-    ]
-
-
-def _holding(
-    batches: Iterable[tuple[BatchHeader, memoryview]], acquired: Sequence[Acquired]
-) -> list[Buffer]:
-    """The batches with acquired records. Others would be sent for nothing."""
-    return [
-        data
-        for header, data in batches
-        if any(
-            each.first < header.end_offset and header.base_offset <= each.last for each in acquired
-        )
-    ]
+    return led.partition.is_at_rest and led.partition.end_offset >= end_for(led.hosted, config)
 
 
 def store(ctx: Context, led: LedShare) -> None:
