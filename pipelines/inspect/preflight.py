@@ -54,8 +54,9 @@ class FolderFacts:
     """A folder that a run writes. `key`: its keys in the file; `cause`: why it cannot be written.
 
     `is_local`: on this machine, so it was inspected; `in_store`: in a store, where it was read, and
-    no write was tried; `unreached`: why the store did not answer. `version`: of its Delta table, None
-    if there is none yet; `table_trouble`: why that table cannot be read.
+    no write was tried; `unreached`: why the store did not answer. `version`: of its Delta table,
+    None if there is none yet; `table_trouble`: why that table cannot be read. `not_opened`: why
+    only Spark reaches it, or what to install.
     """
 
     key: str

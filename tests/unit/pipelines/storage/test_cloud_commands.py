@@ -20,6 +20,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from josefine_cli.dashboard.pipelines import asker
 from josefine_cli.main import run
+from pipelines.base.errors import SetupError
 from pipelines.config.validate import read_pipeline
 from pipelines.report.metrics import told
 from pipelines.storage import folders
@@ -94,7 +95,9 @@ class CloudLake(Lake):
 
     def write_file(self, text: str, settings: dict[str, str]) -> None:
         root = self.store.root  # which has `/lake` in it
-        file = yaml.safe_load(text.replace(" /lake", f" {root}/lake").replace(" /ck", f" {root}/ck"))
+        file = yaml.safe_load(
+            text.replace(" /lake", f" {root}/lake").replace(" /ck", f" {root}/ck")
+        )
         file["spark"]["conf"] = settings
         self.file.write_text(yaml.safe_dump(file, sort_keys=False))
 
@@ -106,8 +109,14 @@ class CloudLake(Lake):
 
 @pytest.fixture(params=[AZURE, GOOGLE], ids=lambda store: store.scheme)
 def lake(tmp_path, request, monkeypatch) -> CloudLake:
-    for name in ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN",
-                 "AZURE_STORAGE_ENDPOINT", "GOOGLE_APPLICATION_CREDENTIALS", "HADOOP_CONF_DIR"):
+    for name in (
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_KEY",
+        "AZURE_STORAGE_SAS_TOKEN",
+        "AZURE_STORAGE_ENDPOINT",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "HADOOP_CONF_DIR",
+    ):
         monkeypatch.delenv(name, raising=False)  # fmt: skip
     home = tmp_path / "store"
     home.mkdir()
@@ -255,9 +264,7 @@ def no_user(lake: CloudLake, monkeypatch: Any) -> str:
 
 
 @pytest.mark.parametrize("fault", [refused, no_user])
-@pytest.mark.parametrize(
-    "command", [("check",), ("status",), ("offsets", "show")], ids=" ".join
-)
+@pytest.mark.parametrize("command", [("check",), ("status",), ("offsets", "show")], ids=" ".join)
 def test_a_store_without_a_right_user_is_one_sentence(command, fault, lake, capsys, monkeypatch):
     expected = fault(lake, monkeypatch)
 
@@ -286,9 +293,10 @@ def test_a_metric_table_without_a_user_is_refused_before_the_run(lake):
     lake.configure({})
     pipeline = read_pipeline(lake.file, {})
 
-    with pytest.raises(Exception, match="metrics.table: ") as error, told(pipeline, Shown()):
+    with pytest.raises(SetupError) as error, told(pipeline, Shown()):
         pass
 
+    assert str(error.value).startswith("metrics.table: ")
     assert lake.store.no_user in str(error.value)
 
 
