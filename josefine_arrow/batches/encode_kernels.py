@@ -262,10 +262,12 @@ def encode_stored(
     position): fewer rows if `out` has no room for the next one."""
     # As in `encode`: the size comes first, and proves that the record fits.
     pos = np.int64(position)
+    begin = np.int64(list_ends[first])
     for row in range(first, last):
+        next_row = row + 1
+        end = np.int64(list_ends[next_row])
         delta = np.int64(offsets[row] - offsets[first])
         time = _zigzag(np.int64(times[row] - times[first]))
-        begin, end = np.int64(list_ends[row]), np.int64(list_ends[row + 1])
         size = 1 + _plain_size(time) + _size(delta)
         size += _field_size(key_ends, key_valid, row) + _field_size(value_ends, value_valid, row)
         size += headers_size(begin, end, name_ends, header_ends, header_valid)
@@ -280,4 +282,5 @@ def encode_stored(
         pos = put_headers(
             out, pos, begin, end, names, name_ends, header_values, header_ends, header_valid
         )
+        begin = end
     return last - first, pos
