@@ -68,7 +68,7 @@ def warm_up() -> None:
 
 
 class _Rows:
-    """The columns as the kernels take them. `ends`: the bytes up to the end of each row, at most."""
+    """The columns as the kernels take them. `ends`: the bytes up to each row's end, at most."""
 
     def __init__(self, table: Any) -> None:
         named = {name: _whole(table.column(name)) for name in table.column_names}

@@ -64,9 +64,7 @@ class PendingChanges:
         """The latest change of each key."""
         self._fold()
         self.bytes = self._bytes
-        return Changes(
-            rows=self._waiting[0], at_ms=at_ms, keys=self._keys, order=self._order
-        )
+        return Changes(rows=self._waiting[0], at_ms=at_ms, keys=self._keys, order=self._order)
 
     def discard(self) -> None:
         self._waiting, self._bytes, self._folded_bytes = [], 0, 0

@@ -1,4 +1,4 @@
-"""The bound on a table's files: when small files are rewritten, and which of them together. Pure."""
+"""The bound on a table's files: when small ones are rewritten, and which of them together. Pure."""
 
 from __future__ import annotations
 

@@ -198,9 +198,7 @@ class ChainedTable:
             failure: Exception | None = None
             try:
                 columns_max = self.indexed_columns
-                write(
-                    table, self.folder, files, schema, properties, self._removed, columns_max
-                )
+                write(table, self.folder, files, schema, properties, self._removed, columns_max)
             except (DeltaError, OSError) as error:
                 failure = error
             # The answer may be lost although the commit was made: the log knows.

@@ -157,4 +157,4 @@ def _is_later(pairs: Any) -> Any:
         pc.greater(offset, old_offset),
         pc.and_kleene(pc.equal(offset, old_offset), pc.greater(partition, old_partition)),
     )
-    return pc.fill_null(pc.or_kleene(is_same, is_higher), True)  # noqa: FBT003
+    return pc.fill_null(pc.or_kleene(is_same, is_higher), True)

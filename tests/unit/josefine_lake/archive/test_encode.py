@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from josefine_arrow.batches import encode_oracle, encoder
 from josefine_broker.records.batch import NO_LEADER_EPOCH, iter_batches, verify
 from josefine_broker.records.reader import read_records
-from josefine_arrow.batches import encode_oracle, encoder
 from josefine_lake.archive import encode
 from josefine_lake.archive.encode import BATCH_BYTES, Encoded, encoded
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA

@@ -98,7 +98,7 @@ Filter = tuple[str, str, Any]
 
 
 def table_of(path: Path, files: list[list[dict[str, Any]]], group_rows: int = 2) -> DeltaTable:
-    """A table with one data file for each list of rows, in row groups of a few rows."""
+    """A table that gets one data file for each list of rows, in row groups of a few rows."""
     folder = Folders({}, {}).open(str(path))
     assert folder is not None
     actions = []
@@ -108,7 +108,10 @@ def table_of(path: Path, files: list[list[dict[str, Any]]], group_rows: int = 2)
             file.add(pa.RecordBatch.from_pylist(rows[at : at + group_rows], SCHEMA))
             file._write_group()
         actions.append(file.close(0))
-    create_table_with_add_actions(str(path), Schema.from_arrow(SCHEMA), actions, "append")
+    if DeltaTable.is_deltatable(str(path)):
+        DeltaTable(str(path)).create_write_transaction(actions, "append", SCHEMA)
+    else:
+        create_table_with_add_actions(str(path), Schema.from_arrow(SCHEMA), actions, "append")
     return DeltaTable(str(path))
 
 

@@ -253,3 +253,20 @@ def test_only_files_with_changed_rows_are_written_again(tmp_path: Path) -> None:
     after = DeltaTable(str(tmp_path / "t"))
     assert len(before & {*after.file_uris()}) == 1
     assert state(tmp_path / "t") == {"a": 0, "x": 2, "z": 3, "y": 4}
+
+
+def test_a_row_that_another_program_appends_meanwhile_is_merged_too(tmp_path: Path) -> None:
+    table, raced = opened(tmp_path / "t"), []
+
+    def race(place: str) -> None:
+        if place == "before_commit" and not raced:
+            raced.append(place)
+            row = {"Id": "b", 'a "b"': 0, "_partition": 0, "_offset": 0}
+            write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([row], SCHEMA), mode="append")
+
+    ends = TopicOffsets(ends={TP: 1}, topic_ids={"t": "1"})
+    made = Commit(start={TP: 0}, end=ends, txn_version=1)
+    table.commit([pending(5, [("b", False)]).close(0)], made, SCHEMA, {}, race)
+
+    assert raced
+    assert state(tmp_path / "t") == {"b": 5}
