@@ -330,10 +330,7 @@ def acquire(
     records: Sequence[Buffer] = ()
     at = shared.read_offset
     if at is not None and at < end:
-        is_first = room.at_least_one
-        records = read_or_wait(
-            led.hosted, at, room.bytes_max, end, at_least_one=is_first, is_consumer=True
-        )
+        records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
         found = batches_in(records)
         acquired = shared.acquire(
             member_id,
