@@ -67,7 +67,7 @@ class LedShare:
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "letters", "partition",
+        "alarm", "error", "hosted", "is_dropped", "is_reading", "key", "leader_epoch", "letters", "partition",
         "retry_ms", "tp", "waiting",
     )  # fmt: skip
 
@@ -78,6 +78,8 @@ class LedShare:
         self.leader_epoch: LeaderEpoch = hosted.partition.leader_epoch
         self.partition: SharePartition | None = None
         """None: its state is not read yet."""
+        self.is_dropped = False
+        """Its use has ended."""
         self.is_reading = False
         """A read is on its way; no second one is sent."""
         self.error: KafkaError | None = None
@@ -221,7 +223,7 @@ def _use(
 def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
     """End the use of a share partition: answers that are not stored are refused. They may count all
     the same, if their write still arrives; a member must be ready for either."""
-    shares = ctx.clients.shares
+    shares, led.is_dropped = ctx.clients.shares, True
     if shares.led.get(led.key) is led:
         del shares.led[led.key]
     if led.alarm is not None:
@@ -336,13 +338,13 @@ def acquire(
     return acquired, records
 
 
-def has_nothing(ctx: Context, key: ShareKey, config: ShareConfig) -> bool:
+def has_nothing(ctx: Context, led: LedShare, config: ShareConfig) -> bool:
     """Whether `acquire` would find nothing and change nothing: no record is in flight, and the
     group has read what there is. False where that is not certain."""
-    led: LedShare | None = ctx.clients.shares.led.get(key)
-    if led is None or led.partition is None or not led.is_led(ctx):
+    shared = led.partition
+    if shared is None or led.is_dropped or not led.is_led(ctx):
         return False
-    return led.partition.is_at_rest and led.partition.end_offset >= _end_for(led.hosted, config)
+    return shared.is_at_rest and shared.end_offset >= _end_for(led.hosted, config)
 
 
 def _end_for(hosted: HostedPartition, config: ShareConfig) -> int:
