@@ -67,8 +67,8 @@ class LedShare:
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_dropped", "is_reading", "key", "leader_epoch", "letters", "partition",
-        "retry_ms", "tp", "waiting",
+        "alarm", "error", "hosted", "is_dropped", "is_reading", "key", "leader_epoch", "letters",
+        "partition", "retry_ms", "tp", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:

@@ -10,7 +10,7 @@ would be lost unnoticed, or taken for those of a later delivery. Times are monot
 Sessions are in memory alone: after a restart of the broker a member opens another one.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
