@@ -12,13 +12,14 @@ milliseconds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import config_of
+from josefine_broker.engine.coordinators.share_batches import batches_of, holding, judged
 from josefine_broker.engine.coordinators.share_dead_letters import write_letters
 from josefine_broker.engine.coordinators.share_starts import find_start
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
@@ -36,7 +37,6 @@ from josefine_broker.engine.groups.share.values import (
     NO_START,
     Ack,
     Acquired,
-    Found,
     ShareKey,
     ShareState,
 )
@@ -44,7 +44,6 @@ from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import read_or_wait
-from josefine_broker.records.batch import BatchHeader, iter_batches
 
 RETRY_MS = 500
 """After a read or write of the state that failed."""
@@ -322,16 +321,16 @@ def acquire(
     if at is not None and at < end:
         records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
         # Headers alone: no record is looked at here, however many a batch has.
-        found = list(_batches(records))
+        found = list(batches_of(records))
         acquired = shared.acquire(
             member_id,
             at,
-            _judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
+            judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
             now_ms,
             records_max=room.records,
             is_strict=room.is_strict,
         )
-        records = _holding(found, acquired)
+        records = holding(found, acquired)
         got = sum(each.last - each.first + 1 for each in acquired)
         ctx.clients.shares.counts.of(led.key.group_id).acquired += got
     store(ctx, led)
@@ -355,60 +354,6 @@ def _end_for(hosted: HostedPartition, config: ShareConfig) -> int:
     if config.is_committed_only:
         end = min(end, max(partition.last_stable_offset, log.log_start_offset))
     return end
-
-
-def _batches(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:
-    """Each batch with its header, as a view of the bytes that were read: nothing is copied."""
-    for buffer in records:
-        data = memoryview(buffer)
-        for pos, header in iter_batches(data):
-            yield header, data[pos : pos + header.size_bytes]
-
-
-def _judged(
-    hosted: HostedPartition,
-    batches: Iterable[tuple[BatchHeader, memoryview]],
-    start: int,
-    *,
-    is_committed_only: bool,
-) -> list[Found]:
-    """The batches, and which of them have records for the group. A producer's batch is aborted if
-    it lies between the first offset of one of its aborted transactions and that one's marker."""
-    transactions = hosted.partition.producers.transactions
-    headers = [header for header, _ in batches]
-    # Empty without `is_committed_only`: then markers alone have no records for the group.
-    aborted = []
-    if is_committed_only and headers and transactions.has_aborted:
-        aborted = transactions.aborted_between(start, headers[-1].end_offset)
-    return [
-        Found(
-            header.base_offset,
-            header.end_offset - 1,
-            is_data=not header.is_control
-            and not (
-                header.is_transactional
-                and any(
-                    each.producer_id == header.producer_id
-                    and each.first_offset <= header.base_offset <= each.marker_offset
-                    for each in aborted
-                )
-            ),
-        )
-        for header in headers
-    ]
-
-
-def _holding(
-    batches: Iterable[tuple[BatchHeader, memoryview]], acquired: Sequence[Acquired]
-) -> list[Buffer]:
-    """The batches with acquired records. Others would be sent for nothing."""
-    return [
-        data
-        for header, data in batches
-        if any(
-            each.first < header.end_offset and header.base_offset <= each.last for each in acquired
-        )
-    ]
 
 
 def store(ctx: Context, led: LedShare) -> None:
