@@ -14,6 +14,7 @@ from josefine_broker.base.errors import CorruptData
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.group_configs_host import config_of
 from josefine_broker.engine.coordinators.share_partitions_host import has_nothing
+from josefine_broker.engine.groups.share.config import ShareConfig
 from josefine_broker.engine.groups.share.sessions import SESSIONS_MAX, ShareSession
 from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.purgatory.purgatory import Encoded
@@ -55,8 +56,7 @@ def fetch_shares_plain(
     if (
         session is None
         or session.epoch != int.from_bytes(frame[at : at + 4], "big")
-        or not session.parts
-        or not _has_nothing(ctx, session)
+        or not _has_nothing(ctx, session, config_of(ctx, session.group_id).share)
     ):
         return None
     session.count(ctx.clock.monotonic_ms())
@@ -64,7 +64,7 @@ def fetch_shares_plain(
     waiting = WaitingPlainShare(
         ctx, _new(RequestInfo, envelope), request, session, bytes(frame[4:8])
     )
-    waiting.park()
+    ctx.parked.park(waiting, partitions=[led.tp for led in session.led])
     return waiting
 
 
@@ -102,13 +102,17 @@ def _parsed(frame: bytes) -> tuple[RequestHeader, e.ShareFetchRequest] | None:
     return None if is_other or is_answered else (header, request)
 
 
-def _has_nothing(ctx: Context, session: ShareSession) -> bool:
-    """Whether there is nothing to acquire in any partition of the session."""
-    group_id, config = session.group_id, config_of(ctx, session.group_id).share
-    for topic_id, index in session.parts:
-        if not has_nothing(ctx, _new(ShareKey, (group_id, topic_id, index)), config):
+def _has_nothing(ctx: Context, session: ShareSession, config: ShareConfig) -> bool:
+    """Whether there is nothing to acquire in any partition of the session, which has some."""
+    if not session.led:
+        known, group_id = ctx.clients.shares.led, session.group_id
+        found = [known.get(ShareKey(group_id, *part)) for part in session.parts]
+        session.led = () if None in found else tuple(found)
+    for led in session.led:
+        if not has_nothing(ctx, led, config):
+            session.led = ()  # the next leader epoch has another one
             return False
-    return True
+    return bool(session.led)
 
 
 @lru_cache(64)
@@ -152,9 +156,9 @@ class WaitingPlainShare(WaitingShareFetch):
         """Answer that there is nothing. What is not plain any more has the general answer."""
         ctx, session = self._ctx, self._session
         is_current = ctx.clients.shares.sessions.is_open(session)
-        if not is_current or not is_open(ctx) or not _has_nothing(ctx, session):
+        config = config_of(ctx, session.group_id).share
+        if not is_current or not is_open(ctx) or not _has_nothing(ctx, session, config):
             super().expire(now_ms)
             return
-        lock_ms = config_of(ctx, session.group_id).share.limits.lock_ms
-        size, rest = _empty(self._info.header.api_version, lock_ms)
+        size, rest = _empty(self._info.header.api_version, config.limits.lock_ms)
         self.complete(Encoded([b"".join((size, self._correlation, rest))]))

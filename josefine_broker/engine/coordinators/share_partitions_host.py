@@ -19,13 +19,13 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import config_of
+from josefine_broker.engine.coordinators.share_batches import batches_of, end_for, holding, judged
 from josefine_broker.engine.coordinators.share_dead_letters import (
     LOST,
     WAITING,
     tell_of_letters,
     write_letters,
 )
-from josefine_broker.engine.coordinators.share_records import batches_in, end_for, holding, judged
 from josefine_broker.engine.coordinators.share_starts import find_start
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
@@ -66,8 +66,8 @@ class LedShare:
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "letters", "partition",
-        "retry_ms", "tp", "waiting",
+        "alarm", "error", "hosted", "is_dropped", "is_reading", "key", "leader_epoch", "letters",
+        "partition", "retry_ms", "tp", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -77,6 +77,8 @@ class LedShare:
         self.leader_epoch: LeaderEpoch = hosted.partition.leader_epoch
         self.partition: SharePartition | None = None
         """None: its state is not read yet."""
+        self.is_dropped = False
+        """Its use has ended."""
         self.is_reading = False
         """A read is on its way; no second one is sent."""
         self.error: KafkaError | None = None
@@ -233,7 +235,7 @@ def _trim(ctx: Context, led: LedShare, shared: SharePartition) -> None:
 def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
     """End the use of a share partition: answers that are not stored are refused. They may count all
     the same, if their write still arrives; a member must be ready for either."""
-    shares = ctx.clients.shares
+    shares, led.is_dropped = ctx.clients.shares, True
     if shares.led.get(led.key) is led:
         del shares.led[led.key]
     if led.alarm is not None:
@@ -331,7 +333,8 @@ def acquire(
     at = shared.read_offset
     if at is not None and at < end:
         records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
-        found = batches_in(records)
+        # Headers alone: no record is looked at here, however many a batch has.
+        found = list(batches_of(records))
         acquired = shared.acquire(
             member_id,
             at,
@@ -347,13 +350,13 @@ def acquire(
     return acquired, records
 
 
-def has_nothing(ctx: Context, key: ShareKey, config: ShareConfig) -> bool:
+def has_nothing(ctx: Context, led: LedShare, config: ShareConfig) -> bool:
     """Whether `acquire` would find nothing and change nothing: no record is in flight, and the
     group has read what there is. False where that is not certain."""
-    led: LedShare | None = ctx.clients.shares.led.get(key)
-    if led is None or led.partition is None or not led.is_led(ctx):
+    shared = led.partition
+    if shared is None or led.is_dropped or not led.is_led(ctx):
         return False
-    return led.partition.is_at_rest and led.partition.end_offset >= end_for(led.hosted, config)
+    return shared.is_at_rest and shared.end_offset >= end_for(led.hosted, config)
 
 
 def store(ctx: Context, led: LedShare) -> None:

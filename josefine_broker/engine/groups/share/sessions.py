@@ -10,8 +10,9 @@ would be lost unnoticed, or taken for those of a later delivery. Times are monot
 Sessions are in memory alone: after a restart of the broker a member opens another one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -38,14 +39,19 @@ class ShareSession:
     """That of its next request."""
     parts: dict[Part, None] = field(default_factory=dict)
     """What it fetches, in the order in which it is read."""
+    led: tuple[Any, ...] = ()
+    """The share partitions that these are here, for requests that name none. Empty: look them
+    up."""
 
     def count(self, now_ms: int) -> None:
         """A request of this epoch came."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         self.used_ms = now_ms
 
-    def changed(self, added: Iterable[Part], removed: Iterable[Part]) -> None:
+    def changed(self, added: Collection[Part], removed: Collection[Part]) -> None:
         """Fetch these partitions, too, or no more. One that is both stays, as the last in order."""
+        if added or removed:
+            self.led = ()
         for part in removed:
             self.parts.pop(part, None)
         for part in added:

@@ -12,8 +12,9 @@ import pytest
 
 from josefine_broker.api.plain_share_fetch import GRAIN_MS, fetch_shares_plain
 from josefine_broker.api.table import SERVED
-from josefine_broker.base.errors import KafkaError
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import RequestInfo
+from josefine_broker.engine.coordinators.share_partitions_host import drop
 from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.metadata.changes import AlterAcls
 from josefine_broker.engine.purgatory.purgatory import Encoded, Parked
@@ -240,6 +241,48 @@ def test_records_in_flight_keep_the_fetches_of_all_members_from_the_plain_path()
     twins.advance(LOCK_MS)
     assert twins.late()
     assert twins.plain.taken == 0
+
+
+def test_a_session_that_forgets_a_partition_waits_for_the_others_alone() -> None:
+    twins = Twins()
+    topic_id = twins.plain.world.ctx.image.topics["orders"].topic_id
+    both = e.FetchTopic(
+        topic_id=topic_id,
+        partitions=tuple(
+            e.FetchPartition(partition_index=n, acknowledgement_batches=()) for n in range(2)
+        ),
+    )
+    gone = e.ForgottenTopic(topic_id=topic_id, partitions=(0,))
+    twins.fetch(topics=(both,), max_wait_ms=0)
+    for forgotten in ((), (gone,)):
+        twins.fetch(forgotten_topics_data=forgotten, max_wait_ms=0)
+        assert twins.fetch() == []
+        twins.advance(WAIT_MS)
+        assert len(twins.late()) == 1
+    assert twins.plain.taken == 2
+
+
+def test_a_share_partition_whose_use_ended_is_looked_up_again() -> None:
+    twins = Twins()
+    twins.open()
+    twins.fetch()
+    twins.advance(WAIT_MS)
+    twins.late()
+
+    twins.both(fenced)
+    twins.fetch()
+    assert twins.plain.taken == 1
+    twins.advance(WAIT_MS)
+    twins.late()
+
+    assert twins.fetch() == []
+    assert twins.plain.taken == 2
+
+
+def fenced(side: Side) -> None:
+    """Its state was written by another leader, or its offsets were altered."""
+    for led in list(side.world.ctx.clients.shares.led.values()):
+        drop(side.world.ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
 
 
 def stopped_leading(side: Side) -> None:

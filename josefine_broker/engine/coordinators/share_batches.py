@@ -1,4 +1,5 @@
-"""Which of a partition's records a share group may get: up to which offset, in which batches."""
+"""The batches that a fetch of a share group has read: which of them have records for the group, and
+which are sent. Headers alone: no record is looked at."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,6 +7,8 @@ from josefine_broker.engine.groups.share.config import ShareConfig
 from josefine_broker.engine.groups.share.values import Acquired, Found
 from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.records.batch import BatchHeader, iter_batches
+
+__all__ = ["batches_of", "end_for", "holding", "judged"]
 
 
 def end_for(hosted: HostedPartition, config: ShareConfig) -> int:
@@ -18,13 +21,12 @@ def end_for(hosted: HostedPartition, config: ShareConfig) -> int:
     return end
 
 
-def batches_in(records: Sequence[Buffer]) -> list[tuple[BatchHeader, memoryview]]:
-    """Each batch with its header. Headers alone are read, however many records a batch has."""
-    return [
-        (header, memoryview(buffer)[pos : pos + header.size_bytes])
-        for buffer in records
-        for pos, header in iter_batches(memoryview(buffer))
-    ]
+def batches_of(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:
+    """Each batch with its header, as a view of the bytes that were read: nothing is copied."""
+    for buffer in records:
+        data = memoryview(buffer)
+        for pos, header in iter_batches(data):
+            yield header, data[pos : pos + header.size_bytes]
 
 
 def judged(
