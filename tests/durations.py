@@ -49,6 +49,7 @@ LONG: Mapping[str, str] = {
             _PIPELINES
             + "test_failing_records.py::test_each_kind_of_error_makes_a_dead_letter_of_its_record",
             _PIPELINES + "test_kill.py",
+            _PIPELINES + "test_kill_cells.py::test_a_run_that_dies_in_some_cells_leaves_its_sink",
             _PIPELINES + "test_local_sources.py::test_a_rate_goes_on_where_the_table_ends",
             _PIPELINES + "test_losses.py::test_lost_records_stop_the_run_and_are_recorded_once",
             _PIPELINES + "test_object_store_kills.py",

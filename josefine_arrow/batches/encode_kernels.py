@@ -219,7 +219,7 @@ def _zigzag(n):
 @njit(cache=True, nogil=True, inline="always")
 def _plain_size(z):
     """Size of a varint of a number that is zig-zag already."""
-    # Seven bits in each byte; the eighth says that another one follows.
+    # Seven bits in each byte; the eighth states that another one follows.
     # A time's difference may need all ten bytes of 64 bits.
     size = 1
     while z > 127:

@@ -13,6 +13,7 @@ import uvloop
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.engine.purgatory.purgatory import Hangup
+from josefine_broker.host.net.connection import SEND_BUFFERS_MAX
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.wire.codec import RequestHeader, decode_response
 from tests.unit.josefine_broker.host.serving import Held, Serving, groups_answer, serving, until
@@ -184,7 +185,8 @@ def test_the_kernel_holds_no_more_of_an_answer_than_the_send_buffer() -> None:
             for number in range(50):
                 other.ask(number)
                 await other.answer()
-            assert len(begun) - 50 < 50  # 1.5 MB; several times that fit into the kernel's own
+            # Up to so many answers to one read are sent together, before what waits is looked at.
+            assert len(begun) - 50 < SEND_BUFFERS_MAX + 50  # several times that fit into a kernel's
 
     on_uvloop(scenario)
 
