@@ -1,0 +1,181 @@
+"""Batches of a sink on their way into its table by delta-rs: real tables and the real chain. What
+Spark does, to write files, pyarrow does here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from josefine_broker.base.ids import TopicPartition
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.model.direct_merge import Fold
+from pipelines.sinks import direct_rows
+from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.delta_commits import DeltaChain
+from pipelines.sinks.direct_rows import DirectRows
+from pipelines.sinks.direct_table import DirectTable, LocalFiles, NotDirectError
+
+FOLD = Fold(keys=("k",), functions={"n": "count"})
+FIELDS = [
+    {"name": "k", "type": "string", "nullable": True, "metadata": {}},
+    {"name": "n", "type": "long", "nullable": True, "metadata": {}},
+]
+ARROW = pa.schema([("k", pa.string()), ("n", pa.int64())])
+PARTITION = TopicPartition("t", 0)
+ROWS: Any = SimpleNamespace(schema=SimpleNamespace(jsonValue=lambda: {"fields": FIELDS}))
+
+
+class DiedError(BaseException):
+    """No handler of an error may take it for one."""
+
+
+def key_of(offset: int) -> str:
+    return f"k{offset % 3}"
+
+
+class Run:
+    """One process of a pipeline over one table. Mutable: its chain."""
+
+    def __init__(self, path: Path, name: str, fold: Fold | None, monkeypatch: Any) -> None:
+        self._patch = monkeypatch
+        link = Link(pipeline="p", sink="s", run=name)
+        self.chain = DeltaChain(
+            None,
+            str(path),
+            link,
+            pause=lambda _: None,
+            files=LocalFiles(),  # type: ignore[arg-type]
+        )
+        self.direct = DirectRows(str(path), fold)
+        if not self.chain.is_there():
+            assert self.direct.create(FIELDS, {})
+        self.chain.load()
+
+    @property
+    def end(self) -> int:
+        tip = self.chain.tip
+        return tip.reached.ends[PARTITION] if tip and tip.reached.ends else 0
+
+    def batch(self, count: int, hit: Callable[..., None] = lambda *_: None) -> None:
+        """The next records; `hit` may end the process at a failpoint."""
+        first, tip = self.end, self.chain.tip
+        counts = Counter(map(key_of, range(first, first + count)))
+
+        def write_files(_: Any, folder: Path) -> None:
+            folder.mkdir(parents=True)
+            rows = [{"k": key, "n": n} for key, n in counts.items()]
+            for at, part in enumerate((rows[:1], rows[1:], [])):
+                pq.write_table(
+                    pa.Table.from_pylist(part, ARROW), folder / f"{at}-{uuid4()}.parquet"
+                )
+
+        self._patch.setattr(direct_rows, "write_files", write_files)
+        self._patch.setattr(direct_rows.failpoints, "hit", hit)
+        commit = Commit(
+            start={PARTITION: first} if first else {},
+            end=TopicOffsets(ends={PARTITION: first + count}, topic_ids={}),
+            txn_version=tip.txn_version + 1 if isinstance(tip, Tip) else 1,
+        )
+        self.direct.write(self.chain, ROWS, commit, 0, {})
+
+
+def counts(path: Path) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for row in DeltaTable(path).to_pyarrow_table().to_pylist():
+        found[row["k"]] += row["n"]
+    return found
+
+
+@pytest.fixture(params=[None, FOLD], ids=["append", "merge"])
+def begin(request: Any, tmp_path: Path, monkeypatch: Any) -> Callable[[str], Run]:
+    return lambda name: Run(tmp_path / "t", name, request.param, monkeypatch)
+
+
+def dies_at(place: tuple[str, int] | None) -> Callable[..., None]:
+    def hit(name: str, index: int | None = None) -> None:
+        if (name, index) == place:
+            raise DiedError
+
+    return hit
+
+
+def lost_answer(patch: Any, method: str) -> None:
+    """The next commit is made, but its answer is lost."""
+    real = getattr(DirectTable, method)
+
+    def made(self: Any, *arguments: Any) -> None:
+        patch.setattr(DirectTable, method, real)
+        real(self, *arguments)
+        raise OSError("the answer is lost")
+
+    patch.setattr(DirectTable, method, made)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_record_is_lost_or_there_twice_wherever_a_run_dies(
+    begin: Callable[[str], Run], tmp_path: Path, monkeypatch: Any, seed: int
+) -> None:
+    rng, run = Random(seed), begin("run 0")
+    places = [("mid_direct", 1), ("mid_direct", 2), "answer", None]
+
+    for number in range(1, 9):
+        place = rng.choice(places)
+        if place == "answer":
+            lost_answer(monkeypatch, "add" if run.direct._fold is None else "merge")
+            place = None
+        try:
+            run.batch(rng.randint(1, 9), dies_at(place))
+        except DiedError:
+            run = begin(f"run {number}")
+        assert counts(tmp_path / "t") == Counter(map(key_of, range(run.end)))
+
+    assert run.end > 0
+    left = [*(tmp_path / "t" / "_josefine" / "staging").iterdir()]
+    assert left == [], "a death that unwinds leaves nothing; a kill does, for a day"
+
+
+def test_of_two_runs_one_stops(begin: Callable[[str], Run], tmp_path: Path) -> None:
+    one, other = begin("one"), begin("other")
+    one.batch(5)
+
+    with pytest.raises(StoppedError):
+        other.batch(3)
+
+    assert counts(tmp_path / "t") == Counter(map(key_of, range(5)))
+
+
+def test_a_commit_of_others_does_not_stop_it_but_a_rule_of_theirs_is_for_spark(
+    begin: Callable[[str], Run], tmp_path: Path
+) -> None:
+    run, path = begin("run"), tmp_path / "t"
+    run.batch(4)
+    DeltaTable(path).alter.set_table_properties({"owner": "somebody"}, raise_if_not_exists=False)
+    run.batch(3)
+    assert counts(path) == Counter(map(key_of, range(7)))
+
+    DeltaTable(path).alter.add_constraint({"some": "n > 0"})
+    with pytest.raises(NotDirectError):
+        run.batch(3)
+    assert counts(path) == Counter(map(key_of, range(7)))
+
+
+def test_a_batch_without_rows_has_its_offsets(begin: Callable[[str], Run], tmp_path: Path) -> None:
+    run = begin("run")
+    run.batch(0)
+    run.batch(2)
+
+    files = DeltaTable(tmp_path / "t").get_add_actions(flatten=True)
+    assert min(pa.table(files)["num_records"].to_pylist()) > 0, "a file without rows"
+    assert begin("next").end == 2
