@@ -78,7 +78,9 @@ async def _serve(config: BrokerConfig, descriptors: Shares) -> None:
             is_serving = await _start(node, stop)
     except (BindError, DataDirError, DismissedError) as error:
         await node.abandon()
-        raise CannotRunError(str(error)) from error
+        is_bind = isinstance(error, BindError)
+        advice = "; end what listens there, or set another address" if is_bind else ""
+        raise CannotRunError(f"{error}{advice}") from error
     except (CorruptData, OSError, Fatal) as error:
         await node.abandon()
         raise CannotRunError(f"cannot start: {error}") from error

@@ -207,3 +207,91 @@ def encode(
         )
         taken += 1
     return taken, pos
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _zigzag(n):
+    """A number of either sign, as varints have it."""
+    # 0, -1, 1, -2 become 0, 1, 2, 3: small numbers of either sign stay short.
+    return (n << 1) ^ (n >> 63)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _plain_size(z):
+    """Size of a varint of a number that is zig-zag already."""
+    # Seven bits in each byte; the eighth says that another one follows.
+    # A time's difference may need all ten bytes of 64 bits.
+    size = 1
+    while z > 127:
+        z >>= 7
+        size += 1
+    return size
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put_plain(out, pos, z):
+    """Write a varint of a number that is zig-zag already; returns the next position."""
+    while z > 127:
+        out[pos] = (z & 0x7F) | 0x80
+        pos += 1
+        z >>= 7
+    out[pos] = z
+    return pos + 1
+
+
+@njit(cache=True, nogil=True)
+def encode_stored(
+    first,
+    last,
+    offsets,
+    times,
+    keys,
+    key_ends,
+    key_valid,
+    values,
+    value_ends,
+    value_valid,
+    list_ends,
+    names,
+    name_ends,
+    header_values,
+    header_ends,
+    header_valid,
+    out,
+    position,
+):
+    """Write records with the offsets and times that they have, those of rows [first, last), into
+    `out` at `position`; both are relative to those of row `first`. Returns (rows written, next
+    position): fewer rows if `out` has no room for the next one."""
+    # As in `encode`: the size comes first, and proves that the record fits.
+    pos = np.int64(position)
+    # The headers of a row begin where those of the row before it end.
+    begin = np.int64(list_ends[first])
+    for row in range(first, last):
+        next_row = row + 1
+        end = np.int64(list_ends[next_row])
+        # Offsets rise, with gaps where records were aborted or erased; times may go back, so their
+        # difference may be negative.
+        delta = np.int64(offsets[row] - offsets[first])
+        time = _zigzag(np.int64(times[row] - times[first]))
+        size = 1 + _plain_size(time) + _size(delta)
+        size += _field_size(key_ends, key_valid, row) + _field_size(value_ends, value_valid, row)
+        size += headers_size(begin, end, name_ends, header_ends, header_valid)
+        # The caller computes the space of all rows from above; this is the last check of it, for
+        # what is written beyond the end of `out` is somebody else's memory.
+        if pos + size + _size(size) > out.size:
+            return row - first, pos
+        pos = _put(out, pos, size)
+        # The attributes of a record: none are defined.
+        out[pos] = 0
+        # Then the time and the offset, in this order.
+        pos = _put_plain(out, pos + 1, time)
+        pos = _put(out, pos, delta)
+        pos = _put_field(out, pos, keys, key_ends, key_valid, row)
+        pos = _put_field(out, pos, values, value_ends, value_valid, row)
+        pos = put_headers(
+            out, pos, begin, end, names, name_ends, header_values, header_ends, header_valid
+        )
+        # The next row's headers follow.
+        begin = end
+    return last - first, pos

@@ -58,17 +58,9 @@ def encode(
     taken = 0
     for row in rows[first:].tolist():
         delta = offset_delta + taken
-        parts = [b"\0\0", varint(delta)]
-        _put_field(parts, keys, key_ends, key_valid, row)
-        _put_field(parts, values, value_ends, value_valid, row)
-        begin, end = list_ends[row : row + 2].tolist() if list_ends.size else (0, 0)
-        parts.append(varint(end - begin))
-        for header in range(begin, end):
-            name = _bytes(names, name_ends, header)
-            parts += (varint(len(name)), name)
-            _put_field(parts, header_values, header_ends, header_valid, header)
-        size = sum(map(len, parts))
-        record = b"".join((varint(size), *parts))
+        headers = list_ends, names, name_ends, header_values, header_ends, header_valid
+        columns = keys, key_ends, key_valid, values, value_ends, value_valid
+        record = _record(row, 0, delta, columns, headers)
         end = position + len(record)
         if end > out.size or (end > bytes_max and delta > 0):
             break
@@ -76,6 +68,39 @@ def encode(
         position = end
         taken += 1
     return taken, position
+
+
+def encode_stored(
+    first: int, last: int, offsets: Any, times: Any, *columns: Any
+) -> tuple[int, int]:
+    """Write records with the offsets and times that they have, as `encode_kernels.encode_stored`
+    does. `columns`: the rest of its arguments. Returns (rows written, next position)."""
+    *arrays, out, position = columns
+    room = memoryview(out)
+    for row in range(first, last):
+        time, delta = int(times[row] - times[first]), int(offsets[row] - offsets[first])
+        record = _record(row, time, delta, arrays[:6], arrays[6:])
+        end = position + len(record)
+        if end > out.size:
+            return row - first, position
+        room[position:end] = record
+        position = end
+    return last - first, position
+
+
+def _record(row: int, time: int, delta: int, columns: Any, headers: Any) -> bytes:
+    keys, key_ends, key_valid, values, value_ends, value_valid = columns
+    list_ends, names, name_ends, header_values, header_ends, header_valid = headers
+    parts = [b"\0", varint(time), varint(delta)]
+    _put_field(parts, keys, key_ends, key_valid, row)
+    _put_field(parts, values, value_ends, value_valid, row)
+    begin, end = list_ends[row : row + 2].tolist() if list_ends.size else (0, 0)
+    parts.append(varint(end - begin))
+    for header in range(begin, end):
+        name = _bytes(names, name_ends, header)
+        parts += (varint(len(name)), name)
+        _put_field(parts, header_values, header_ends, header_valid, header)
+    return b"".join((varint(sum(map(len, parts))), *parts))
 
 
 def _put_field(parts: list[bytes], data: Any, ends: Any, valid: Any, index: int) -> None:

@@ -74,7 +74,7 @@ class Sealed:
     """Size before compression."""
 
 
-class _Bytes:
+class BytesView:
     """Numpy views of a binary or string column: end positions, bytes and validity of its values."""
 
     __slots__ = ("data", "ends", "valid")
@@ -141,9 +141,9 @@ class Encoder:
     ) -> None:
         """Add rows: Arrow columns (`headers` may be None), the requested partition per row (-1: by
         key) and, per topic, its row numbers and its partition count."""
-        key, value = _Bytes(keys), _Bytes(values)
+        key, value = BytesView(keys), BytesView(values)
         hashed = key.valid if self._hash_keys else _fixed(np.zeros_like(key.valid))
-        header_arrays = _header_views(headers)
+        header_arrays = header_views(headers)
         chosen = np.array(partitions, dtype=np.int64)
         for topic, (rows, count) in topics.items():
             free = _fixed(rows[chosen[rows] < 0])
@@ -163,8 +163,8 @@ class Encoder:
         self,
         tp: TopicPartition,
         rows: Any,
-        key: _Bytes,
-        value: _Bytes,
+        key: BytesView,
+        value: BytesView,
         headers: tuple[Any, ...],
         timestamp_ms: int,
     ) -> None:
@@ -198,7 +198,7 @@ class Encoder:
                 self._open[tp] = _Open(HEADER_BYTES + size)
 
     def _record_bytes_max(
-        self, row: int, key: _Bytes, value: _Bytes, headers: tuple[Any, ...]
+        self, row: int, key: BytesView, value: BytesView, headers: tuple[Any, ...]
     ) -> int:
         k = self._kernels
         size = int(k.RECORD_OVERHEAD_BYTES_MAX + np.diff(key.ends[row : row + 2])[0])
@@ -278,22 +278,21 @@ class Encoder:
         self._limits[topic] = min(batch_bytes, self._limits.get(topic, self._batch_bytes))
 
 
-def _header_views(headers: Any) -> tuple[Any, ...]:
+def header_views(headers: Any) -> tuple[Any, ...]:
     """(list ends, names, name ends, values, value ends, value validity), empty without headers."""
     ends, none = _fixed(np.zeros(0, dtype=np.int32)), _fixed(np.zeros(0, dtype=np.uint8))
     if headers is None:
         return ends, none, ends, none, ends, none
     headers = headers.cast(pa.list_(headers.type.value_type))
     list_ends = _view(headers.buffers()[1], np.int32)
-    list_ends = list_ends[headers.offset : headers.offset + len(headers) + 1]
+    sizes = np.diff(list_ends[headers.offset : headers.offset + len(headers) + 1])
     if headers.null_count:
         # A null list may still span entries in the buffers; it has no headers.
-        sizes = np.where(headers.is_valid().to_numpy(zero_copy_only=False), np.diff(list_ends), 0)
-        list_ends = _fixed(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32))
-        entries = headers.flatten()
-    else:
-        entries = headers.values
-    names, values = _Bytes(entries.field(0)), _Bytes(entries.field(1))
+        sizes = np.where(headers.is_valid().to_numpy(zero_copy_only=False), sizes, 0)
+    list_ends = _fixed(np.concatenate(([0], np.cumsum(sizes))).astype(np.int32))
+    # Of these lists alone: they may be a part of many.
+    entries = headers.flatten()
+    names, values = BytesView(entries.field(0)), BytesView(entries.field(1))
     return list_ends, names.data, names.ends, values.data, values.ends, values.valid
 
 

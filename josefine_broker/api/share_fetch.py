@@ -63,7 +63,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ShareFetchRequest) -> obj
         message = "a request that renews locks fetches nothing: its limits must be 0"
         raise KafkaError(ErrorCode.invalid_request, message)
     session = session_of(ctx, group_id, member_id, epoch, may_open=True)
-    fetch = _ShareFetch(ctx, info, request, session)
+    fetch = WaitingShareFetch(ctx, info, request, session)
     if epoch != FINAL_EPOCH:
         gone = [
             (t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions
@@ -90,7 +90,7 @@ def refuse(request: e.ShareFetchRequest, error: KafkaError) -> e.ShareFetchRespo
     )
 
 
-class _ShareFetch(Parked):
+class WaitingShareFetch(Parked):
     """One request, with what it has acquired."""
 
     __slots__ = (
@@ -157,10 +157,11 @@ class _ShareFetch(Parked):
             if self.acknowledging.is_decided:
                 return self._answer()
             self.deadline_ms = self._final_ms
-        self._park()
+        self.park()
         return self
 
-    def _park(self) -> None:
+    def park(self) -> None:
+        """Wait for records, and for answers to be stored."""
         names = self._ctx.image.topic_names
         keys = [(names[topic_id], index) for topic_id, index in self.parts if topic_id in names]
         self._ctx.parked.park(self, partitions=dict.fromkeys(keys))
@@ -201,7 +202,7 @@ class _ShareFetch(Parked):
         if not self.acknowledging.is_decided:
             if now_ms < self._final_ms:
                 self.deadline_ms = self._final_ms
-                self._park()
+                self.park()
                 return
             self.acknowledging.give_up()
         self.complete(self._answer())

@@ -9,6 +9,7 @@ from typing import Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
@@ -30,7 +31,7 @@ from josefine_broker.host.net.late_answers import LateAnswers
 from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import compiled
-from josefine_broker.wire.apis import APIS, FETCH, PRODUCE
+from josefine_broker.wire.apis import APIS, FETCH, PRODUCE, SHARE_FETCH
 from josefine_broker.wire.codec import RequestHeader
 
 _new = tuple.__new__
@@ -89,6 +90,7 @@ def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str
     """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
     request may be traced."""
     plain, stats = plain_fetch.compiled, metrics.api(APIS[FETCH].name)
+    shares = metrics.api(APIS[SHARE_FETCH].name)
     _, handler, refuse = SERVED[FETCH]
     handle = _bind(ctx, handler)
     if plain is None or tracing.dispatcher is not Dispatcher:
@@ -97,6 +99,9 @@ def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str
     def serve(frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         answer = fetch_plain(ctx, plain, frame, peer)
         if answer is None:
+            waiting = fetch_shares_plain(ctx, frame, peer)
+            if waiting is not None:
+                return Waiting(waiting, waiting.header, shares)
             handled = partial(_handled, handle, refuse, stats, peer)
             found = fetch_for_follower(ctx, frame, peer, handled)
             if found is None:

@@ -103,9 +103,6 @@ def run(
 
 def _always(where: str, topics: list[str], lag_ms: int, admin: str) -> None:
     """Until Ctrl-C or SIGTERM. Raises UserError, UsageError for a wrong address."""
-    import select
-    import threading
-
     from josefine_cli.base.writer_admin import admin_address, admin_of
     from josefine_lake.archive.process import archives
     from josefine_lake.report.metric_table import ARCHIVE
@@ -113,15 +110,8 @@ def _always(where: str, topics: list[str], lag_ms: int, admin: str) -> None:
     from josefine_lake.writer.process import Process, Wanted
 
     listen_at = admin_address(admin)
-    ended = threading.Event()
     with StopSignals() as signals:
-
-        def wait() -> None:
-            select.select([signals.descriptor], [], [])
-            ended.set()
-
-        # A thread waits for the signal, since the writer's rounds wait in the main one.
-        threading.Thread(target=wait, daemon=True).start()
+        ended = signals.event()
         security = configured_security(os.environ, where)
 
         def open_client() -> BlockingClient:
@@ -240,9 +230,6 @@ def serve(
     Example: josefine archive serve --port 9650
     """
     need("the archive reader", *PACKAGES)
-    import select
-    import threading
-
     from josefine_lake.writer.little_memory import use_little_memory
 
     use_little_memory(os.environ)
@@ -251,14 +238,9 @@ def serve(
 
     where = checked_addresses(bootstrap_of(bootstrap))
     security = configured_security(os.environ, where)
-    ended = threading.Event()
     with StopSignals() as signals:
-        # The listener has threads of its own; this one turns a signal into their event.
-        def wait() -> None:
-            select.select([signals.descriptor], [], [])
-            ended.set()
-
-        threading.Thread(target=wait, daemon=True).start()
+        # The listener has threads of its own, so this one waits for an event.
+        ended = signals.event()
 
         def open_client() -> BlockingClient:
             return BlockingClient(where, client_id="josefine-archive-reader", security=security)
@@ -267,7 +249,8 @@ def serve(
         try:
             listen(port, Archives(open_client, os.environ), ended, started, note)
         except OSError as error:
-            raise UserError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
+            reason = f"{error.strerror}; choose another --port, or 0 for any free one"
+            raise UserError(f"cannot listen on 127.0.0.1:{port}: {reason}") from error
     if signals.number == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + signal.SIGINT)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -27,6 +28,7 @@ class StopSignals:
         self.descriptor, self._wake = os.pipe()
         self._before: dict[signal.Signals, Any] = {}
         self._raises = False
+        self._waiter: threading.Thread | None = None
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
@@ -37,8 +39,27 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         self._restore()
+        if self._waiter is not None:  # it must not wait on a descriptor that is closed
+            os.write(self._wake, b"\0")
+            self._waiter.join()
         os.close(self.descriptor)
         os.close(self._wake)
+
+    def event(
+        self, is_over: Callable[[], bool] = lambda: False, look_s: float | None = None
+    ) -> threading.Event:
+        """Set by the first signal, and when `is_over`, which is looked at that often; for a main
+        thread that waits in other ways. To be called once."""
+        ended = threading.Event()
+
+        def wait() -> None:
+            while not is_over() and not select.select([self.descriptor], [], [], look_s)[0]:
+                pass
+            ended.set()
+
+        self._waiter = threading.Thread(target=wait, daemon=True)
+        self._waiter.start()
+        return ended
 
     @contextlib.contextmanager
     def raising(self) -> Iterator[None]:

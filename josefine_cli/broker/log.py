@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -105,6 +106,9 @@ def repair(
 
     if accept_loss and partition is None:
         raise UsageError("--accept-loss needs a partition, such as orders-0")
+    # The broker would look for a topic without a name.
+    if partition is not None and not re.fullmatch(r".+-\d+", partition):
+        raise UsageError(f"'{partition}' is not a partition: expected TOPIC-NUMBER, as in orders-0")
     view = repair_running(admin, partition, accepts_loss=accept_loss)
     show(view, as_json=as_json)
     if view["damaged"]:

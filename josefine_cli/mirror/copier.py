@@ -43,6 +43,8 @@ APPEND_TIMEOUT_MS = 60_000
 FENCE_WAIT_S = 30.0
 """How long a leader may need to learn of a new session."""
 STARTS_EVERY_S = 10.0
+LEADERS_MS = 2_000
+"""How long the source may take to name its leaders: nothing is copied meanwhile."""
 REPLACED_S = 5.0
 """How long brokers must name another session: one that lags may still name the one before."""
 REPLACED = "this session no longer mirrors the topic: another one does, or it was cut over"
@@ -310,8 +312,14 @@ class Copier:
         """Compare partitions whose source has another leader, also if it writes nothing: later it
         may have nothing left to compare. Raises KafkaError."""
         tps = [tp for tp in self.parts if tp not in self.verdicts]
-        compared = {}
-        for tp, leader in (leaders_of(self._source, tps) if tps else {}).items():
+        compared: dict[TopicPartition, int] = {}
+        try:
+            leaders = leaders_of(self._source, tps, LEADERS_MS)
+        except KafkaError as error:
+            if action_for(error.code) is Action.FAIL:
+                raise
+            return  # an election: looked at again later, and the copy continues
+        for tp, leader in leaders.items():
             part = self.parts[tp]
             if leader == part.leader:
                 continue

@@ -188,10 +188,15 @@ def answers_of(source: BlockingClient, tp: TopicPartition, epochs: Iterable[int]
 
 
 def leaders_of(
-    source: BlockingClient, partitions: Iterable[TopicPartition]
+    source: BlockingClient, partitions: Iterable[TopicPartition], look_ms: int | None = None
 ) -> dict[TopicPartition, int]:
-    """The leader epoch of each, as its leader has it. Raises KafkaError."""
-    found = source.list_offsets(dict.fromkeys(partitions, LATEST))
+    """The leader epoch of each, as its leader has it; with `look_ms`, of those that have a leader,
+    who must answer so soon. Raises KafkaError."""
+    tps = list(partitions)
+    if look_ms is not None:
+        known = source.metadata(sorted({tp.topic for tp in tps}), timeout_ms=look_ms)
+        tps = [tp for tp in tps if known.routing_error(tp) is ErrorCode.none]
+    found = source.list_offsets(dict.fromkeys(tps, LATEST), timeout_ms=look_ms) if tps else {}
     return {tp: each.leader_epoch for tp, each in found.items()}
 
 

@@ -123,8 +123,10 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
         if each.is_fresh is not None and each.fresh_ms is not None:
             verdict = "held" if each.is_fresh else "NOT held"
             behind += f", fresh: {each.fresh_ms / 1000:g} s is {verdict}"
-        ends = f"ends at {each.ends_in_words}" if each.ends else "has nothing"
-        lines.append(f"  {each.sink}: {each.table} {ends}{behind}")
+        ends = f" ends at {each.ends_in_words}" if each.ends else ""
+        if not (each.ends or each.unknown):
+            ends = " has nothing"
+        lines.append(f"  {each.sink}: {each.table}{ends}{behind}")
         if each.version is not None:
             when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
             lines.append(f"    last commit: version {each.version}{when}")

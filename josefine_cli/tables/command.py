@@ -118,26 +118,15 @@ def _time_ms(text: str) -> int:
 
 def _always(where: str, topics: list[str], session_timeout_ms: int, admin: str) -> None:
     """Until Ctrl-C or SIGTERM. Raises UserError, UsageError for a wrong address."""
-    import select
-    import threading
-
     from josefine_cli.base.writer_admin import admin_address, admin_of
     from josefine_lake.report.table_stats import ProcessStats
     from josefine_lake.writer.process import Process, Wanted
 
     listen_at = admin_address(admin)
-    ended = threading.Event()
+    # A broker's writer ends with it, even if the broker was killed.
+    parent = int(os.environ.get("JOSEFINE_TABLES_PARENT", os.getppid()))
     with StopSignals() as signals:
-
-        def wait() -> None:
-            # A broker's writer ends with it, even if the broker was killed.
-            parent = int(os.environ.get("JOSEFINE_TABLES_PARENT", os.getppid()))
-            while os.getppid() == parent:
-                if select.select([signals.descriptor], [], [], PARENT_S)[0]:
-                    break
-            ended.set()
-
-        threading.Thread(target=wait, daemon=True).start()
+        ended = signals.event(lambda: os.getppid() != parent, PARENT_S)
         wanted = Wanted(topics=tuple(topics), env=os.environ, session_timeout_ms=session_timeout_ms)
         security = configured_security(os.environ, where)
 

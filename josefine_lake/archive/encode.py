@@ -3,16 +3,19 @@
 Rules: a batch has rows of one leader epoch and one timestamp type; offsets without a row (of
 aborted transactions, markers, erased records) are gaps in or between batches, as compaction leaves
 them. The batches name no leader epoch: a leader forgets epochs below its log start, and clients
-that ask it for one would believe that records were lost. Pure.
+that ask it for one would believe that records were lost. Nothing is done per row in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from josefine_arrow.batches.encoder import BytesView, encode_loops, header_views
 from josefine_broker.records.batch import (
-    CRC_START,
     HEADER,
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
@@ -25,52 +28,15 @@ from josefine_broker.records.batch import (
     TIMESTAMP_TYPE_BIT,
     stamp_crc,
 )
-from josefine_broker.records.builder import encode_record
+from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 
 BATCH_BYTES = 256 << 10
 """Size after which a batch ends."""
 LOG_APPEND_TIME = 1
-assert CRC_START < HEADER_BYTES
-
-
-class Row(NamedTuple):
-    """One archived record."""
-
-    offset: int
-    timestamp_ms: int
-    timestamp_type: int
-    leader_epoch: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
-def rows_of(table: Any) -> Iterator[Row]:
-    """The rows of an Arrow table of the archive, in its order."""
-    for batch in table.to_batches(max_chunksize=4096):
-        named = {name: batch.column(name) for name in batch.schema.names}
-        times = named["timestamp"].cast("int64").to_pylist()
-        headers = named["headers"].to_pylist()
-        for at, (offset, time_us, kind, epoch, key, value) in enumerate(
-            zip(
-                named["offset"].to_pylist(),
-                times,
-                named["timestampType"].to_pylist(),
-                named["leader_epoch"].to_pylist(),
-                named["key"].to_pylist(),
-                named["value"].to_pylist(),
-                strict=True,
-            )
-        ):
-            yield Row(
-                offset,
-                NO_TIMESTAMP_MS if time_us is None else time_us // 1000,
-                kind,
-                epoch,
-                key,
-                value,
-                tuple((each["key"], each["value"]) for each in headers[at] or ()),
-            )
+ROW_BYTES = 64
+"""At most, of a record without its key, value and headers; no row counts for less."""
+HEADER_ENTRY_BYTES = 10
+"""At most, of a header without its name and value."""
 
 
 class Encoded(NamedTuple):
@@ -80,49 +46,91 @@ class Encoded(NamedTuple):
     next_offset: int
 
 
-def encoded(rows: Iterator[Row], first: int, bytes_max: int) -> Encoded:
-    """The batches of rows from offset `first` on, of about `bytes_max` bytes, at least one row."""
-    batches: list[bytearray] = []
-    size, next_offset = 0, first
-    batch: list[Row] = []
-    batch_bytes = 0
-    for row in rows:
-        row_bytes = 64 + len(row.key or b"") + len(row.value or b"")
-        row_bytes += sum(8 + len(name) + len(value or b"") for name, value in row.headers)
-        if size + batch_bytes + row_bytes > bytes_max and next_offset > first:
-            break
-        if batch and (_kind(batch[0]) != _kind(row) or batch_bytes + row_bytes > BATCH_BYTES):
-            batches.append(_built(batch))
-            size += len(batches[-1])
-            batch, batch_bytes = [], 0
-        batch.append(row)
-        batch_bytes += row_bytes
-        next_offset = row.offset + 1
-    if batch:
-        batches.append(_built(batch))
-    return Encoded(b"".join(batches), next_offset)
+def encoded(rows: Any, first: int, bytes_max: int) -> Encoded:
+    """The batches of the first rows of an Arrow table, of about `bytes_max` bytes, at least one
+    row. `first`: the offset to continue from if there is no row."""
+    if not rows.num_rows:
+        return Encoded(b"", first)
+    rows = _Rows(rows.slice(0, max(1, bytes_max // ROW_BYTES)))
+    count = max(1, int(np.searchsorted(rows.ends, bytes_max, "right")))
+    batches = list(rows.batches(count))
+    out = np.empty(HEADER_BYTES * len(batches) + int(rows.ends[count - 1]), np.uint8)
+    at = 0
+    for start, end in batches:
+        at = rows.write(start, end, out, at)
+    return Encoded(out[:at].tobytes(), int(rows.offsets[count - 1]) + 1)
 
 
-def _kind(row: Row) -> tuple[int, int, int]:
-    """Rows of one batch have this in common. With the broker's time, all have one time."""
-    at_append = row.timestamp_type == LOG_APPEND_TIME
-    return row.timestamp_type, row.leader_epoch, row.timestamp_ms if at_append else 0
+def warm_up() -> None:
+    """Load the kernels, or compile them at the first time."""
+    row = {"topic": "", "partition": 0, "offset": 0, "timestampType": 0, "leader_epoch": 0}
+    encoded(pa.Table.from_pylist([row], ARCHIVE_SCHEMA), 0, 1)
 
 
-def _built(rows: list[Row]) -> bytearray:
-    base, base_ms = rows[0].offset, rows[0].timestamp_ms
-    body = b"".join(
-        encode_record(
-            row.offset - base, row.timestamp_ms - base_ms, row.key, row.value, row.headers
+class _Rows:
+    """The columns as the kernels take them. `ends`: the bytes up to each row's end, at most."""
+
+    def __init__(self, table: Any) -> None:
+        named = {name: _whole(table.column(name)) for name in table.column_names}
+        self.offsets = _numbers(named["offset"], 0)
+        # Rounded down, as an integer division in Arrow is not for times before 1970.
+        times_us = named["timestamp"].cast(pa.int64())
+        missing = NO_TIMESTAMP_MS * 1_000
+        self.times = np.floor_divide(_numbers(times_us, missing), 1_000)
+        self.types = _numbers(named["timestampType"], 0)
+        self.epochs = _numbers(named["leader_epoch"], NO_LEADER_EPOCH)
+        key, value = BytesView(named["key"]), BytesView(named["value"])
+        headers = header_views(named["headers"])
+        self.columns = *key.arrays, *value.arrays, *headers
+        list_ends, _, name_ends, _, value_ends, _ = headers
+        sizes = ROW_BYTES + np.diff(key.ends).astype(np.int64) + np.diff(value.ends)
+        for ends in (name_ends, value_ends):
+            sizes += np.diff(ends[list_ends].astype(np.int64))
+        sizes += HEADER_ENTRY_BYTES * np.diff(list_ends)
+        self.ends = np.cumsum(sizes)
+        self._loops = encode_loops()
+        for each in (self.offsets, self.times):
+            each.flags.writeable = False  # numba compiles another kernel for each kind of array
+
+    def batches(self, count: int) -> Any:
+        """(first row, end) of the batches of the first rows."""
+        differs = np.diff(self.types) != 0
+        differs |= np.diff(self.epochs) != 0
+        # With the broker's time, all records of a batch have one time.
+        differs |= (self.types[1:] == LOG_APPEND_TIME) & (np.diff(self.times) != 0)
+        cuts = [*(np.flatnonzero(differs[: count - 1]) + 1).tolist(), count]
+        start = 0
+        for cut in cuts:
+            while start < cut:
+                before = int(self.ends[start - 1]) if start else 0
+                end = int(np.searchsorted(self.ends, before + BATCH_BYTES, "right"))
+                end = min(cut, max(start + 1, end))
+                yield start, end
+                start = end
+
+    def write(self, start: int, end: int, out: Any, at: int) -> int:
+        """Write the batch of rows [start, end); the position after it."""
+        done, after = self._loops.encode_stored(
+            start, end, self.offsets, self.times, *self.columns, out, at + HEADER_BYTES
         )
-        for row in rows
-    )
-    batch = bytearray(HEADER_BYTES) + body
-    attributes = TIMESTAMP_TYPE_BIT if rows[0].timestamp_type == LOG_APPEND_TIME else 0
-    HEADER.pack_into(
-        batch, 0, base, len(batch) - LENGTH_OVERHEAD_BYTES, NO_LEADER_EPOCH, MAGIC, 0, attributes,
-        rows[-1].offset - base, base_ms, max(row.timestamp_ms for row in rows),
-        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, len(rows),
-    )  # fmt: skip
-    stamp_crc(batch)
-    return batch
+        assert done == end - start, "the space was computed"
+        batch = memoryview(out)[at:after]
+        attributes = TIMESTAMP_TYPE_BIT if self.types[start] == LOG_APPEND_TIME else 0
+        base, base_ms = int(self.offsets[start]), int(self.times[start])
+        HEADER.pack_into(
+            batch, 0, base, len(batch) - LENGTH_OVERHEAD_BYTES, NO_LEADER_EPOCH, MAGIC, 0,
+            attributes, int(self.offsets[end - 1]) - base, base_ms,
+            int(self.times[start:end].max()), NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE,
+            end - start,
+        )  # fmt: skip
+        stamp_crc(batch)
+        return int(after)
+
+
+def _whole(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _numbers(column: Any, missing: int) -> Any:
+    """A numpy array of integers. Not a view of Arrow's memory."""
+    return np.array(pc.fill_null(column, missing).to_numpy(zero_copy_only=False), np.int64)

@@ -24,7 +24,7 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
 from josefine_lake.archive.config import archive_topic
-from josefine_lake.archive.encode import Encoded, encoded, rows_of
+from josefine_lake.archive.encode import Encoded, encoded, warm_up
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import NO_OFFSET, ArchiveTable
 from josefine_lake.writer.discovery import Discovered, discover
@@ -96,7 +96,7 @@ class Archives:
         if start == NO_OFFSET or offset < start or offset >= end:
             return Encoded(b"", offset), start
         rows, until = table.rows(partition, offset, end)
-        found = encoded(rows_of(rows), offset, bytes_max)
+        found = encoded(rows, offset, bytes_max)
         all_taken = not rows.num_rows or found.next_offset > rows.column("offset")[-1].as_py()
         return Encoded(found.data, until if all_taken else found.next_offset), start
 
@@ -204,6 +204,8 @@ def serve(
     report: Callable[[str], None],
 ) -> None:
     """Until `stopping`. Raises OSError for a port that is taken."""
+    # The first request must not wait for a compiler.
+    warm_up()
     with Server(port, archives) as server:
         started(int(server.server_address[1]))
         thread = threading.Thread(target=server.serve_forever, name="archive reader", daemon=True)

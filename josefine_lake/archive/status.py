@@ -13,6 +13,7 @@ from josefine_lake.archive.writer import ArchiveReader
 from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.writer.delta_table import reached
 from josefine_lake.writer.lag_age import lag_age_ms
+from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import world_of
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import HandedOn
@@ -55,8 +56,14 @@ def status(
     client: BlockingClient, archives: Mapping[str, TableTopic], env: Mapping[str, str]
 ) -> Iterator[ArchiveStatus]:
     """Yield each archive's state. Raises KafkaError, DeltaError and OSError."""
-    for archive in archives.values():
-        yield _one(client, archive, env)
+    for topic, archive in archives.items():
+        try:
+            yield _one(client, archive, env)
+        except StoppedTable as error:
+            where = archive.location
+            yield ArchiveStatus(
+                topic=topic, location=where, files=0, bytes=0, partitions=(), stopped=str(error)
+            )
 
 
 def _one(client: BlockingClient, archive: TableTopic, env: Mapping[str, str]) -> ArchiveStatus:

@@ -169,8 +169,8 @@ class ArchiveWriter(TableWriter):
         assert isinstance(world.store, ChainedTable)
         try:
             delete_expired(world.store, self._retention(), world.wall_ms(), self._sizes)
-        except (DeltaError, KafkaError, OSError) as error:
-            # Nothing was deleted: the next records must not wait for this.
+        except (DeltaError, KafkaError, OSError, pa.ArrowInvalid) as error:
+            # Nothing was deleted: the next records must not wait for this, nor for a damaged file.
             world.stats.upkeep_failed(str(error))
 
     def _report(self, state: TableState) -> None:

@@ -28,9 +28,11 @@ _AT = "__josefine_at"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
     """What a commit merges: one row for each key, with DELETED as the last column. `order`: the
-    columns by which changes of a key are compared, the first one first, then the partition."""
+    columns by which changes of a key are compared, the first one first, then the partition.
+    `at_ms`: the time of the commit."""
 
     rows: Any
+    at_ms: int = 0
     keys: tuple[str, ...]
     order: tuple[str, str]
 
@@ -62,7 +64,7 @@ class PendingChanges:
         """The latest change of each key."""
         self._fold()
         self.bytes = self._bytes
-        return Changes(rows=self._waiting[0], keys=self._keys, order=self._order)
+        return Changes(rows=self._waiting[0], at_ms=at_ms, keys=self._keys, order=self._order)
 
     def discard(self) -> None:
         self._waiting, self._bytes, self._folded_bytes = [], 0, 0
@@ -79,15 +81,15 @@ def latest(rows: Any, keys: Sequence[str], order: tuple[str, str]) -> Any:
     places = pc.sort_indices(rows.select(list(order)), by)
     # The place of a row in the order, so that the largest one of a key is that of its latest row.
     rank = np.empty(rows.num_rows, np.int64)
-    rank[_numbers(places)] = np.arange(rows.num_rows)
+    rank[numbers(places)] = np.arange(rows.num_rows)
     ranked = rows.select(list(keys)).append_column(_AT, pa.array(rank))
     last = ranked.group_by(list(keys), use_threads=False).aggregate([(_AT, "max")])
-    kept = _numbers(places)[np.sort(_numbers(last.column(f"{_AT}_max").combine_chunks()))]
+    kept = numbers(places)[np.sort(numbers(last.column(f"{_AT}_max").combine_chunks()))]
     return rows.take(pa.array(kept)).combine_chunks()
 
 
-def _numbers(column: Any) -> Any:
-    """Integers without nulls. Not by `to_numpy`, which imports pandas."""
+def numbers(column: Any) -> Any:
+    """The numpy array of integers without nulls. Not by `to_numpy`, which imports pandas."""
     kind = np.uint64 if pa.types.is_unsigned_integer(column.type) else np.int64
     found = np.frombuffer(column.buffers()[1], kind)
     return found[column.offset : column.offset + len(column)].astype(np.int64)

@@ -72,8 +72,9 @@ class DataFile:
         """Bytes of the file, with an estimate for the rows that wait."""
         return int(self._file.tell()) + self._waiting_bytes // 4
 
-    def close(self, at_ms: int) -> AddAction:
-        """Write the rest, sync, close; the action that adds the file to its table."""
+    def close(self, at_ms: int, *, data_change: bool = True) -> AddAction:
+        """Write the rest, sync, close; the action that adds the file to its table. Not
+        `data_change`: its rows are those of files that the same commit removes."""
         self._write_group()
         self._writer.close()
         size = self.bytes = _closed(self._file, self._folder, self.name)
@@ -83,7 +84,7 @@ class DataFile:
             size=size,
             partition_values={},
             modification_time=at_ms,
-            data_change=True,
+            data_change=data_change,
             stats=statistics(footer, self._columns_max, self._unseen),
         )
 

@@ -22,11 +22,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from josefine_lake.config.table_topic import Evolution
+from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import write
+from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
+from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
 from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
@@ -185,6 +188,8 @@ class ChainedTable:
         properties = CommitProperties(
             custom_metadata={"userMetadata": said},
             app_transactions=[Transaction(self.link.app_id, commit.txn_version)],
+            # A merge has read the rows, so one of another program may be of the same keys.
+            max_commit_retries=0 if any(isinstance(each, Changes) for each in files) else None,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
             table = self._ready()
@@ -192,7 +197,8 @@ class ChainedTable:
             self._require(files)
             failure: Exception | None = None
             try:
-                write(table, files, schema, properties, self._removed)
+                columns_max = self.indexed_columns
+                write(table, self.folder, files, schema, properties, self._removed, columns_max)
             except (DeltaError, OSError) as error:
                 failure = error
             # The answer may be lost although the commit was made: the log knows.
@@ -229,11 +235,22 @@ class ChainedTable:
         """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
         self._ready().delete(predicate)
 
-    def compact(self, file_bytes: int) -> None:
-        """Rewrite small files into larger ones: the same rows. Raises DeltaError."""
+    def compact(self, file_bytes: int, at_ms: int) -> None:
+        """Rewrite small files into larger ones: the same rows. Raises DeltaError, OSError."""
         table = self._newest()
-        if table is not None:
-            table.optimize.compact(target_size=file_bytes, max_concurrent_tasks=1)
+        if table is None or has_deleted_rows(table):
+            return
+        files = filter(is_plain, stored_files(table))
+        if not (groups := compaction.groups(files, file_bytes)):
+            return
+        schema = pa.schema(table.schema().to_arrow())
+        # Twice the size: a group that is made one file has less than that.
+        with Rewrite(self.folder, schema, self.indexed_columns, 2 * file_bytes, at_ms) as new:
+            for group in groups:
+                new.copy(group)
+        # delta-rs refuses it if another commit has removed one of the files meanwhile.
+        gone = [each.removed(at_ms, data_change=False) for group in groups for each in group]
+        table.create_write_transaction([*gone, *new.closed], "append", table.schema())
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of

@@ -1,38 +1,59 @@
 """A commit's write by delta-rs: appended files, or changes that are merged into the table's rows.
 
-Either is one Delta commit with the given properties, so rows and offsets are there together. A
-merge that changes no row makes no commit by itself: then one without files has the offsets.
+Either is one Delta commit with the given properties, so rows and offsets are there together. The
+files of a merge are made here (`upsert`), except those of tables with a change data feed or
+deletion vectors, or with files elsewhere: delta-rs merges these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
 
 from josefine_lake.writer.changes import DELETED, Changes
+from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
+from josefine_lake.writer.upsert import merged
+
+if TYPE_CHECKING:
+    from pipelines.storage.folders import TableFolder
+
+CHANGE_FEED = "delta.enableChangeDataFeed"
 
 
 def write(
     table: DeltaTable,
+    folder: TableFolder,
     files: Sequence[Any],
     schema: pa.Schema,
     properties: CommitProperties,
     removed: Collection[str],
+    columns_max: int,
 ) -> None:
     """`files`: AddActions, or one Changes. `removed`: columns that the topic has no more, which
     become null in rows that change. Raises DeltaError, OSError."""
-    before = table.version()
     if files and isinstance(files[0], Changes):
-        _merge(table, files[0], properties, removed)
-        if table.version() != before:
-            return
-        files = ()
+        changes = files[0]
+        stored = stored_files(table)
+        if _is_by_delta_rs(table) or not all(map(is_plain, stored)):
+            before = table.version()
+            _merge(table, changes, properties, removed)
+            if table.version() != before:
+                return
+            files = ()  # it makes no commit if no row changes
+        else:
+            columns = pa.schema(table.schema().to_arrow())
+            files = merged(folder, stored, changes, columns, removed, columns_max)
     table.create_write_transaction(
         list(files), "append", Schema.from_arrow(schema), commit_properties=properties
     )
+
+
+def _is_by_delta_rs(table: DeltaTable) -> bool:
+    feed = table.metadata().configuration.get(CHANGE_FEED, "")
+    return feed.lower() == "true" or has_deleted_rows(table)
 
 
 def _merge(

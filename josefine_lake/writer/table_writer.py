@@ -299,7 +299,8 @@ class TableWriter:
         try:
             if upkeep.compacts(files, bytes_, world.clock_ms()):
                 upkeep.compact_failed(world.clock_ms())  # unless it succeeds
-                world.store.compact(max(self._table.target_file_bytes, compaction.FILE_BYTES))
+                file_bytes = max(self._table.target_file_bytes, compaction.FILE_BYTES)
+                world.store.compact(file_bytes, world.wall_ms())
                 upkeep.compacted()
                 world.stats.counts.compactions += 1
                 files, bytes_ = world.store.files_and_bytes()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from josefine_arrow.batches.columns import HEADERS_FIELD
 from josefine_arrow.batches.decoder import Decoder, decoder_class
-from josefine_arrow.batches.encoder import Encoder, Identity
+from josefine_arrow.batches.encoder import BytesView, Encoder, Identity, encode_loops, header_views
 from josefine_arrow.cache.directory import forget_unused
 from josefine_arrow.formats.csv.decoder import CsvDecoder
 from josefine_arrow.formats.json.decoder import JsonDecoder
@@ -42,6 +42,11 @@ def make() -> bool:
         rows = np.zeros(1, dtype=np.int64)
         encoder.add(*columns, headers, np.full(1, -1), {"topic": (rows, 1)}, 0)
         encoder.seal_all(0)
+    views = (*BytesView(columns[0]).arrays, *BytesView(columns[1]).arrays, *header_views(headers))
+    numbers = np.zeros(1, dtype=np.int64)
+    numbers.flags.writeable = False
+    out = np.empty(1024, dtype=np.uint8)
+    encode_loops().encode_stored(0, 1, numbers, numbers, *views, out, 0)
     return True
 
 

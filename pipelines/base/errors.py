@@ -42,9 +42,15 @@ class Problem:
         return f"{self.place}: {self.path + ': ' if self.path else ''}{self.message}"
 
 
-def first_line(error: Exception) -> str:
-    """The first line of a library's error text, or the name of its class."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+CAUSE = "↳"
+"""In front of each cause in delta-rs' texts, whose first line may be `Generic GCS error` alone."""
+
+
+def first_line(error: Exception | str) -> str:
+    """The first line of a library's error text with its causes, or the name of its class."""
+    first, *more = str(error).strip().splitlines() or [type(error).__name__]
+    causes = (line.partition(CAUSE)[2].replace("\x1b[0m", "") for line in more if CAUSE in line)
+    return ": ".join(part.strip() for part in (first, *causes))
 
 
 class PipelineError(Exception):

@@ -53,9 +53,10 @@ class LookupFacts:
 class FolderFacts:
     """A folder that a run writes. `key`: its keys in the file; `cause`: why it cannot be written.
 
-    `is_local`: on this machine, so it was inspected; `in_store`: in S3, where it was read, and no
-    write was tried; `unreached`: why the store did not answer. `version`: of its Delta table, None
-    if there is none yet; `table_trouble`: why that table cannot be read.
+    `is_local`: on this machine, so it was inspected; `in_store`: in a store, where it was read, and
+    no write was tried; `unreached`: why the store did not answer. `version`: of its Delta table,
+    None if there is none yet; `table_trouble`: why that table cannot be read. `not_opened`: why
+    only Spark reaches it, or what to install.
     """
 
     key: str
@@ -173,7 +174,7 @@ def _folder(pipeline: Pipeline, seen: FolderFacts) -> Finding:
     if seen.unreached:
         return Finding(ERROR, f"{seen.key}: {seen.unreached}")
     if not seen.is_local and not seen.in_store:
-        return Finding(SKIPPED, f"{what} is not on this machine: only Spark reaches it")
+        return Finding(SKIPPED, f"{seen.key}: only Spark reaches {seen.not_opened or seen.path}")
     # A write into a store would leave an object, so only a run shows whether it may write.
     can = "can be reached" if seen.in_store else "can be written"
     if seen.cause:

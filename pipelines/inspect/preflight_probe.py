@@ -28,7 +28,7 @@ from pipelines.model.security import security_of
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import LOOK_TIMEOUT_MS
 from pipelines.sources.kinds import ANY_KIND
-from pipelines.storage.folders import TableFolder
+from pipelines.storage.folders import TableFolder, why_left
 from pipelines.storage.location import StorageError
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _lookup(pipeline: Pipeline, lookup: Lookup, env: Mapping[str, str]) -> Looku
     try:
         folder = table_folder(pipeline, lookup.path, env)
         if folder is None:
-            return LookupFacts(not_opened="it is not on this machine: only Spark reaches it")
+            return LookupFacts(not_opened=f"only Spark reaches {why_left(lookup.path)}")
         version, trouble, not_opened = _table(folder)
     except StorageError as error:
         return LookupFacts(trouble=str(error))
@@ -265,6 +265,7 @@ def _folder(pipeline: Pipeline, folder: Folder, env: Mapping[str, str]) -> Folde
     try:
         if not folder.cause:
             opened = table_folder(pipeline, folder.path, env)
+            not_opened = why_left(folder.path) if opened is None else ""
         if opened is not None and folder.is_table:
             version, trouble, not_opened = _table(opened)
         elif opened is not None:

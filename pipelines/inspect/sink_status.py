@@ -32,7 +32,7 @@ from pipelines.sinks.delta_log import DeltaLogReader, LogEntry
 from pipelines.sinks.target import Seen
 from pipelines.sinks.targets import target_of
 from pipelines.sources.josefine import Topics, topics_beside, topics_together
-from pipelines.storage.folders import Folders, TableFolder
+from pipelines.storage.folders import Folders, TableFolder, why_left
 from pipelines.storage.location import StorageError
 
 
@@ -122,8 +122,9 @@ def _sides(
     except PipelineError as error:
         return Sides(sink=sink, table=table, unknown=str(error))
     if seen is None:
-        unknown = "only Spark finds it: the table or the checkpoint is neither on this machine "
-        unknown += "nor in S3"
+        path = sink.path if is_there else pipeline.checkpoint
+        why = why_left(path) if path else "Spark's catalog has the place of its table"
+        unknown = f"only Spark finds it: {why}"
         return Sides(sink=sink, table=table, unknown=unknown)
     tip = seen.tip
     stop: Stop | None = None

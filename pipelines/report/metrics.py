@@ -34,7 +34,7 @@ from pipelines.model.retry_policy import Retry
 from pipelines.report.events import BatchDone, Both, LagMs, Reporter
 from pipelines.report.metric_table import METRICS
 from pipelines.report.progress_table import ProgressTable
-from pipelines.storage.folders import Folders
+from pipelines.storage.folders import Folders, why_left
 
 BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 """Buckets in seconds: a batch takes at least a few tenths, and minutes with a large MERGE."""
@@ -221,8 +221,7 @@ def _storage_options(pipeline: Pipeline, path: str) -> Mapping[str, str]:
     folder = Folders(pipeline.conf, os.environ).open(path)
     if folder is None:
         raise SetupError(
-            f"metrics.table: {path}: its provider of credentials is one that only Spark has; "
-            "name a folder of this machine"
+            f"metrics.table: {why_left(path)}; correct it, or name a folder of this machine"
         )
     return folder.options
 

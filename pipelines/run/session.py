@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,8 @@ DEFAULTS: Mapping[str, str] = {
     # and our frames are the same for each batch. Errors name the lines of the pipeline file.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+_FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ more")
+"""A line of Java's stack trace."""
 
 
 def what_begins(conf: Mapping[str, str]) -> str:
@@ -82,7 +85,8 @@ def start_named(
             raise SetupError(str(error)) from error
         except Exception as error:
             said.seek(0)
-            last = said.read().decode(errors="replace").strip().splitlines()[-1:]
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            last = [line.strip() for line in lines if not _FRAME.match(line)][-1:]
             reason = "; ".join([clear_reason(error), *last])
             raise SetupError(f"Spark does not start: {reason}") from error
     # Failures reach the user in our words; Spark's log and PySpark's (a page of JSON on stderr for

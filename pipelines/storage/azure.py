@@ -22,6 +22,10 @@ from pipelines.storage.location import (
 )
 
 PREFIX = "spark.hadoop.fs.azure."
+NO_USER = (
+    f"neither `{PREFIX}account.*` nor AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN names "
+    "a user that works without Spark"
+)
 _TENANT = re.compile(r"https://[^/]+/([^/]+)/oauth2/(?:v2\.0/)?token")
 _CLIENT, _IDENTITY = "ClientCredsTokenProvider", "MsiTokenProvider"
 
@@ -37,7 +41,7 @@ class AzureLocation(Location):
     account: str
     endpoint: str = ""
     account_key: str = field(default="", repr=False)
-    sas_token: str = field(default="", repr=False)
+    sas_token: str = field(default="", repr=False)  # without a question mark
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     tenant_id: str = ""
@@ -102,7 +106,8 @@ def arrow_arguments(at: AzureLocation) -> dict[str, str]:
     given = {
         "account_name": at.account,
         "account_key": at.account_key,
-        "sas_token": at.sas_token,
+        # It is put after the URL as it is: without its mark it would be a folder, and in errors.
+        "sas_token": at.sas_token and f"?{at.sas_token}",
         "client_id": at.client_id,
         "client_secret": at.client_secret,
         "tenant_id": at.tenant_id,
@@ -143,7 +148,7 @@ def _settings(conf: Mapping[str, str], host: str) -> dict[str, str]:
 def _user(settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str] | None:
     """The fields of an AzureLocation of the user; None if the libraries cannot be that."""
     kind = settings.get("account.auth.type", "")
-    key, sas = settings.get("account.key", ""), settings.get("sas.fixed.token", "")
+    key, sas = settings.get("account.key", ""), settings.get("sas.fixed.token", "").lstrip("?")
     if kind in ("", "SharedKey") and key:
         return {"account_key": key}
     if kind in ("", "SAS") and sas:
@@ -158,7 +163,7 @@ def _user(settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]
         ("sas_token", "AZURE_STORAGE_SAS_TOKEN"),
     ):
         if env.get(variable):
-            return {name: env[variable]}
+            return {name: env[variable].lstrip("?")}
     return None
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pipelines.storage.location import Location, StorageError, no_bucket, why_failed
+from pipelines.storage.location import Location, StorageError, no_bucket, split_uri, why_failed
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -125,13 +125,15 @@ class ObjectFiles:
 
     @contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
+        from pyarrow import ArrowException
+
         try:
             yield
-        except OSError as error:
+        except (OSError, ArrowException) as error:
             raise StorageError(why_failed(self._at, str(error))) from error
 
 
 def _key(uri: str) -> str:
     """`bucket/key`, as pyarrow takes it. Azure's authority is `container@host`."""
-    authority, _, key = uri.partition("://")[2].partition("/")
-    return f"{authority.partition('@')[0]}/{key}"
+    _, authority, key = split_uri(uri)
+    return f"{authority.partition('@')[0]}/{key}".rstrip("/")

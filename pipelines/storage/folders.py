@@ -82,24 +82,35 @@ class Folders:
         return TableFolder(path=at.uri, files=files, options=options, at=at, system=system)
 
 
+def why_left(path: str) -> str:
+    """The sentence for a path that `Folders.open` leaves to Spark: what is missing."""
+    kind = _KINDS.get(scheme_of(path))
+    missing = "it is neither on this machine nor in a store that is read without Spark"
+    return f"{path}: {kind.no_user if kind else missing}"
+
+
 _System = tuple["FileSystem", Mapping[str, str]]
 """pyarrow's file system of a bucket, and delta-rs' storage options."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of store. `locate`: None if only Spark can be the user of the settings."""
+    """A kind of store. `locate`: None if only Spark can be the user of the settings; `no_user`:
+    the reason."""
 
     locate: Callable[[str, Mapping[str, str], Mapping[str, str]], Location | None]
     open: Callable[[Any], _System]
+    no_user: str
 
 
 def _opened(kind: _Kind, at: Location) -> _System:
     if importlib.util.find_spec("pyarrow") is None:
         raise StorageError(f"{at.uri}: {not_installed('pyarrow')}")
+    from pyarrow import ArrowException
+
     try:
         return kind.open(at)
-    except OSError as error:
+    except (OSError, ArrowException) as error:
         raise StorageError(why_failed(at, str(error))) from error
     except ImportError as error:  # a pyarrow that was built without the store
         raise StorageError(f"{at.uri}: this pyarrow cannot open it ({error})") from error
@@ -126,11 +137,12 @@ def _open_google(at: GoogleLocation) -> _System:
     return GcsFileSystem(**google.arrow_arguments(at)), google.delta_options(at)
 
 
-_S3, _AZURE = _Kind(s3_location, _open_s3), _Kind(azure_location, _open_azure)
+_S3 = _Kind(s3_location, _open_s3, s3.NO_USER)
+_AZURE = _Kind(azure_location, _open_azure, azure.NO_USER)
 _KINDS: Mapping[str, _Kind] = {
     "s3": _S3,
     "s3a": _S3,
     "abfs": _AZURE,
     "abfss": _AZURE,
-    "gs": _Kind(google_location, _open_google),
+    "gs": _Kind(google_location, _open_google, google.NO_USER),
 }

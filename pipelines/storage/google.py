@@ -24,6 +24,10 @@ from pipelines.storage.location import (
 
 PREFIX = "spark.hadoop.fs.gs."
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+NO_USER = (
+    f"neither {VARIABLE} nor `{PREFIX}auth.type` names a user that works without Spark; a key file "
+    "of the settings must be the one of the variable"
+)
 RETRIES_S = 10
 _KEY_FILE = "SERVICE_ACCOUNT_JSON_KEYFILE"
 
@@ -54,7 +58,7 @@ _CAUSES: Causes = (
         NO_BUCKET,
     ),
     (
-        r"PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]|[Pp]ermission denied",
+        r"PERMISSION_DENIED|UNAUTHENTICATED|HTTP status 40[13]|[Pp]ermission denied|OAuth2",
         f"{{where}} refuses the user; correct {VARIABLE}, or give the user the rights to list and "
         "read bucket `{bucket}`",
     ),

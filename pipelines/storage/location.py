@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.base.errors import SetupError
+from pipelines.base.errors import SetupError, first_line
 
 CONNECT_TIMEOUT_S = 3
 ATTEMPTS_MAX = 4
@@ -14,6 +14,8 @@ ATTEMPTS_MAX = 4
 
 Causes = Sequence[tuple[str, str]]
 """A regular expression of an error's text, and the sentence for it: {where} and {bucket}."""
+_QUERY = re.compile(r"\?[^\s?='\"]+=[^\s'\"]*")
+"""The query of a URL, with which Azure's SDK signs it: some of its errors have it."""
 NO_BUCKET = "there is no bucket `{bucket}` in {where}; create it or correct the path"
 
 
@@ -50,7 +52,8 @@ def why_failed(at: Location, error: str) -> str:
     for pattern, cause in at.causes:
         if re.search(pattern, error):
             return f"{at.uri}: {cause.format(where=at.where, bucket=at.bucket)}"
-    return f"{at.uri}: {at.where} fails: {(error.strip() or 'no reason given').splitlines()[0]}"
+    found = _QUERY.sub("", error).strip() or "no reason given"
+    return f"{at.uri}: {at.where} fails: {first_line(found)}"
 
 
 def no_bucket(at: Location) -> str:

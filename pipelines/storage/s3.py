@@ -27,6 +27,8 @@ PREFIX = "spark.hadoop.fs.s3a."
 ENDPOINT = f"{PREFIX}endpoint"
 PATH_STYLE = f"{PREFIX}path.style.access"
 
+NO_USER = f"the provider in `{PREFIX}aws.credentials.provider` is one that only Java has"
+
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _USUAL = (
     "ContainerCredentialsProvider",
@@ -151,7 +153,7 @@ _CAUSES: Causes = (
     ),
     (
         r"AWS Error NETWORK_CONNECTION",
-        f"{{where}} does not answer; correct `{ENDPOINT}` or start the store",
+        f"{{where}} does not answer; correct `{ENDPOINT}` or AWS_ENDPOINT_URL, or start the store",
     ),
     (
         r"AWS Error NO_SUCH_BUCKET|^Bucket '[^']*' not found",

@@ -202,7 +202,7 @@ def test_port_in_use_is_one_sentence(broker: BrokerProcess, tmp_path: Path) -> N
     data_dir = tmp_path / "second"
     message = refused(tmp_path, "--data-dir", str(data_dir), "--listen", broker.bootstrap)
     assert f"cannot listen on {broker.bootstrap}" in message
-    assert "the port is already in use" in message
+    assert "the port is already in use; end what listens there, or set another" in message
 
 
 def test_admin_port_in_use_is_one_sentence(tmp_path: Path) -> None:

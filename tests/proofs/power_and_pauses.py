@@ -2,7 +2,7 @@
 
 `python -m tests.proofs.power_and_pauses [--seeds 5] [--first N]`
 
-Four faults, each against clusters of three brokers in virtual time, with producers (acks=all) and
+Five faults, each against clusters of three brokers in virtual time, with producers (acks=all) and
 consumers at work and a topic in the page cache and one with `flush.messages=1`:
 
 - bit flips, and lost, misdirected and unreadable sectors, under the logs of running brokers;
@@ -11,7 +11,8 @@ consumers at work and a topic in the page cache and one with `flush.messages=1`:
   RELIABILITY.md;
 - a power loss of all brokers at once, three times; of this only the synced topic is judged;
 - a crash of one machine's system, with what it had not synced, while another broker stands still
-  for longer than its session; then the next pair.
+  for longer than its session; then the next pair;
+- a crash of one machine that leaves whole batches only, while the other brokers are killed.
 
 A record is lost if any replica lacks it at the end. Nobody helps: there is no operator. Real
 processes cannot lose their page cache; the same clusters run with processes in `damage_under_load`.
@@ -35,7 +36,7 @@ from tests.simulation.cluster.faults import CALM
 from tests.simulation.cluster.rot import rot
 from tests.simulation.cluster.view import PartitionFacts
 from tests.simulation.cluster.world import World
-from tests.simulation.memory_files import MemoryFiles
+from tests.simulation.memory_files import Inode, MemoryFiles
 
 GROWN_MS = 4_000
 PAUSE_MS = 8_000
@@ -108,6 +109,36 @@ def crash_beside_a_pause(world: World, rng: Random) -> None:
         assert world.scheduler.run_until(partial(is_whole, world), WHOLE_MS), "never in sync again"
 
 
+def crash_between_batches(world: World, rng: Random) -> None:
+    """No batch is damaged, so the logs alone look complete. The other brokers are killed with it,
+    have the rest, and start later."""
+    for _ in range(3):
+        crashed = rng.choice(world.broker_ids)
+        run_to_next_ack(world, CACHED)
+        before = world.machines[crashed].disk.files
+        for broker_id in world.broker_ids:
+            world.kill(broker_id, power=broker_id == crashed)
+        survivor = world.machines[crashed].disk.files
+        for path in survivor.names.keys() & before.names.keys():
+            if path.endswith(".log") and path.startswith(NAMES):
+                keep_whole_batches(survivor.names[path], before.names[path], rng)
+        world.met["crash between two batches"] += 1
+        world.start(crashed)
+        world.scheduler.run(3_000)
+        for broker_id in world.broker_ids:
+            world.start_if_down(broker_id)
+        assert world.scheduler.run_until(partial(is_whole, world), WHOLE_MS), "never in sync again"
+
+
+def keep_whole_batches(found: Inode, before: Inode, rng: Random) -> None:
+    """The disk has all that was synced of a log, and some of the batches that were not."""
+    data, synced = before.data, len(before.durable)
+    ends = [at + header.size_bytes for at, header in iter_batches(bytes(data))]
+    size = rng.choice([synced, *(each for each in ends if each > synced)])
+    found.data = data[:size]
+    found.durable = bytes(found.data)
+
+
 def run_to_next_ack(world: World, topic: str) -> None:
     """What was acknowledged this moment is what a crash takes first. A topic that waits for the
     broker that is paused acknowledges nothing for a while."""
@@ -140,6 +171,7 @@ FAULTS: Mapping[str, Fault] = {
     "truncation": Fault(truncate, "log truncated"),
     "power loss of all": Fault(take_all_power, "power of all lost", (SYNCED,)),
     "crash of one, another paused": Fault(crash_beside_a_pause, "crash during a pause"),
+    "crash of one between batches": Fault(crash_between_batches, "crash between two batches"),
 }
 
 

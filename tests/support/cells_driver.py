@@ -79,10 +79,8 @@ def _do(spark: SparkSession, verb: str, pipeline: Pipeline) -> None:
 
 
 def main(place: str, verb: str, bootstrap: str, *folders: str) -> None:
-    pipelines = [
-        read_pipeline(f"{one}/lab.yaml", {"LAB": one, "BOOTSTRAP": bootstrap, "ROWS": ROWS})
-        for one in folders
-    ]
+    given = {**os.environ, "BOOTSTRAP": bootstrap, "ROWS": ROWS}
+    pipelines = [read_pipeline(f"{one}/lab.yaml", {**given, "LAB": one}) for one in folders]
     spark = start_session(pipelines[0])
     jvm = process_of(spark)
     failpoints.arm(place, jvm.pid if jvm else None)

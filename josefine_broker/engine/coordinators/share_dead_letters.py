@@ -22,6 +22,7 @@ from josefine_broker.engine.groups.share.dead_letters import (
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
 from josefine_broker.engine.partition.partition import ACKS_ALL
+from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.promises import AwaitEach
 from josefine_broker.engine.replicas.batches import append_built_batch
 from josefine_broker.engine.replicas.committing import Appended
@@ -31,9 +32,12 @@ from josefine_broker.records.reader import read_records
 from josefine_broker.wire import apis
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 
+SEEN_MAX = 5_000
+"""Records of the group's topic that one write looks at, about: some milliseconds of the loop."""
 WRITE_TIMEOUT_MS = 10_000
 """How long dead letters wait for the replicas of their partition."""
 
+WAITING, LOST = "dead letters not written yet", "dead letters lost"
 Heard = Callable[[int, KafkaError | None], None]
 """Gets how many dead letters, from the first on, the write had; and why they are not there."""
 
@@ -64,6 +68,19 @@ def write_letters(
         _send(ctx, tp, leader, batch, lambda error: heard(count, error))
 
 
+def tell_of_letters(ctx: Context, origin: Origin, what: str, records: int, reason: str) -> None:
+    """Log that dead letters wait, or are lost."""
+    ctx.ports.tell(
+        what,
+        gravity=Gravity.ERROR if what is LOST else Gravity.WARNING,
+        records=records,
+        reason=reason,
+        group=origin.group_id,
+        topic=origin.topic,
+        partition=origin.partition,
+    )
+
+
 def _place(
     ctx: Context, origin: Origin, config: DeadLetters | None
 ) -> tuple[TopicPartition, TopicSettings]:
@@ -71,6 +88,8 @@ def _place(
     write: group and topic may have other configurations by now."""
     if config is None:
         raise _invalid("the group has no topic for dead letters any more")
+    if config.topic == origin.topic:
+        raise _invalid(f"the group reads '{config.topic}' itself, and would get each letter again")
     topic = ctx.image.topics.get(config.topic)
     if topic is None:
         raise _invalid(f"the topic '{config.topic}' does not exist: create it")
@@ -91,36 +110,39 @@ def _invalid(message: str) -> KafkaError:
 def _copied(
     source: HostedPartition, letters: Sequence[Letter], bytes_max: int
 ) -> tuple[Sequence[Letter], Mapping[int, Record]]:
-    """The first of them, and those of their records that are in the log. Stops when the records
-    fill a batch. A record that was deleted or cannot be read is only named. Raises KafkaError while
-    a damaged batch is being repaired."""
+    """The first of them, and those of their records that are in the log. Stops when enough is read
+    for one turn of the loop. A record that was deleted or cannot be read is only named. Raises
+    KafkaError for what may be readable later: a damaged batch that is being repaired, a file that
+    cannot be opened now."""
     wanted = {each.offset for each in letters}
     found: dict[int, Record] = {}
-    end, size, committed = -1, 0, source.partition.high_watermark
+    log, end, size, seen = source.log, -1, 0, 0
     # A batch is read and opened once, for all of its records that are wanted: offsets only grow, so
     # those below the end of the last batch are found already, or are not there any more.
     for at, letter in enumerate(letters):
         # `end`: of the batch that was read last.
         if letter.offset < end:
             continue
-        if size >= bytes_max:
+        if size >= bytes_max or seen >= SEEN_MAX:
             return letters[:at], found
         end = letter.offset + 1
         try:
-            for buffer in source.log.read(
-                letter.offset, 1, end_offset=committed, at_least_one=True
-            ):
-                data = memoryview(buffer)
-                for pos, header in iter_batches(data):
-                    end = max(end, header.end_offset)
-                    for record in read_records(data[pos : pos + header.size_bytes]):
-                        if record.offset in wanted:
-                            found[record.offset] = record
-                            size += len(record.key or b"") + len(record.value or b"")
-        # A batch that another replica can repair is read later; one that none can is only named.
-        except (KafkaError, CorruptData) as error:
-            if source.may_be_repaired(letter.offset):
-                raise KafkaError(ErrorCode.corrupt_message, str(error)) from error
+            # Not only below the high watermark, which a new leader may not know yet: what the group
+            # got was committed.
+            data = b"".join(log.read(letter.offset, 1, end_offset=log.log_end_offset))
+            size += len(data)
+            for pos, header in iter_batches(data):
+                end, seen = max(end, header.end_offset), seen + header.record_count
+                for record in read_records(memoryview(data)[pos : pos + header.size_bytes]):
+                    if record.offset in wanted:
+                        found[record.offset] = record
+        except CorruptData:  # an intact batch of unreadable records: every replica has the same one
+            continue
+        except KafkaError as error:
+            is_damaged = error.code is ErrorCode.corrupt_message
+            is_deleted = error.code is ErrorCode.offset_out_of_range
+            if not is_deleted and not (is_damaged and not source.may_be_repaired(letter.offset)):
+                raise
     return letters, found
 
 

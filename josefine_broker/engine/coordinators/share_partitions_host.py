@@ -12,14 +12,20 @@ milliseconds.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import config_of
-from josefine_broker.engine.coordinators.share_dead_letters import write_letters
+from josefine_broker.engine.coordinators.share_batches import batches_of, end_for, holding, judged
+from josefine_broker.engine.coordinators.share_dead_letters import (
+    LOST,
+    WAITING,
+    tell_of_letters,
+    write_letters,
+)
 from josefine_broker.engine.coordinators.share_starts import find_start
 from josefine_broker.engine.coordinators.share_state_requests import read_state, write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
@@ -36,26 +42,19 @@ from josefine_broker.engine.groups.share.values import (
     NO_START,
     Ack,
     Acquired,
-    Found,
     ShareKey,
     ShareState,
 )
 from josefine_broker.engine.hosted import Buffer, HostedPartition
-from josefine_broker.engine.ports import Gravity
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import read_or_wait
-from josefine_broker.records.batch import BatchHeader, iter_batches
 
 RETRY_MS = 500
 """After a read or write of the state that failed."""
-FENCED = frozenset(
-    {
-        ErrorCode.fenced_leader_epoch,
-        ErrorCode.fenced_state_epoch,
-        ErrorCode.invalid_request,  # the state was deleted
-        ErrorCode.not_leader_or_follower,
-    }
-)
+FENCED = frozenset({
+    ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch, ErrorCode.not_leader_or_follower,
+    ErrorCode.invalid_request,  # the state was deleted
+})  # fmt: skip
 """Answers to a write after which this leader's memory of the share partition is void."""
 
 Settle = Callable[[KafkaError | None], None]
@@ -67,8 +66,8 @@ class LedShare:
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_reading", "key", "leader_epoch", "letters", "partition",
-        "retry_ms", "tp", "waiting",
+        "alarm", "error", "hosted", "is_dropped", "is_reading", "key", "leader_epoch", "letters",
+        "partition", "retry_ms", "tp", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -78,6 +77,8 @@ class LedShare:
         self.leader_epoch: LeaderEpoch = hosted.partition.leader_epoch
         self.partition: SharePartition | None = None
         """None: its state is not read yet."""
+        self.is_dropped = False
+        """Its use has ended."""
         self.is_reading = False
         """A read is on its way; no second one is sent."""
         self.error: KafkaError | None = None
@@ -89,6 +90,11 @@ class LedShare:
         self.letters = LetterWrite()
         self.alarm: _Alarm | None = None
         """The timer; None: no lock ends, and no write is to be made later."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where its dead letters come from."""
+        return Origin(self.tp.topic, self.tp.partition, self.key.group_id)
 
     def is_led(self, ctx: Context) -> bool:
         """Whether this broker still leads the partition, in the same epoch."""
@@ -210,7 +216,7 @@ def _use(
     if is_new:
         state = state._replace(start_offset=start)
     led.partition = SharePartition(state, config.limits)
-    led.partition.trim(led.hosted.log.log_start_offset)
+    _trim(ctx, led, led.partition)
     if is_new:
         # Stored at once: the next leader may see other ends of the log.
         led.partition.touch()
@@ -218,10 +224,18 @@ def _use(
     ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
 
 
+def _trim(ctx: Context, led: LedShare, shared: SharePartition) -> None:
+    """Follow the log start."""
+    owed = shared.trim(led.hosted.log.log_start_offset)
+    if owed:
+        ctx.clients.shares.counts.of(led.key.group_id).dead_letters_lost += owed
+        tell_of_letters(ctx, led.origin, LOST, owed, "their records were deleted first")
+
+
 def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
     """End the use of a share partition: answers that are not stored are refused. They may count all
     the same, if their write still arrives; a member must be ready for either."""
-    shares = ctx.clients.shares
+    shares, led.is_dropped = ctx.clients.shares, True
     if shares.led.get(led.key) is led:
         del shares.led[led.key]
     if led.alarm is not None:
@@ -307,90 +321,42 @@ def acquire(
     The batches are whole, as they are in the log: they may hold records that others have. The
     member processes only those that the ranges of `Acquired` name.
     """
-    shared, log, partition = led.partition, led.hosted.log, led.hosted.partition
+    shared = led.partition
     if shared is None or room.records <= 0 or (room.bytes_max <= 0 and not room.at_least_one):
         return [], ()
     now_ms = ctx.clock.monotonic_ms()
     _expire(ctx, led, now_ms)
-    shared.trim(log.log_start_offset)
-    # As far as a consumer may read. A deletion may have moved the log's start past that.
-    end = partition.readable_end(-1, log.log_end_offset)
-    if config.is_committed_only:
-        end = min(end, max(partition.last_stable_offset, log.log_start_offset))
+    _trim(ctx, led, shared)
+    end = end_for(led.hosted, config)
     acquired: list[Acquired] = []
     records: Sequence[Buffer] = ()
     at = shared.read_offset
     if at is not None and at < end:
         records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
         # Headers alone: no record is looked at here, however many a batch has.
-        found = list(_batches(records))
+        found = list(batches_of(records))
         acquired = shared.acquire(
             member_id,
             at,
-            _judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
+            judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
             now_ms,
             records_max=room.records,
             is_strict=room.is_strict,
         )
-        records = _holding(found, acquired)
+        records = holding(found, acquired)
         got = sum(each.last - each.first + 1 for each in acquired)
         ctx.clients.shares.counts.of(led.key.group_id).acquired += got
     store(ctx, led)
     return acquired, records
 
 
-def _batches(records: Sequence[Buffer]) -> Iterable[tuple[BatchHeader, memoryview]]:
-    """Each batch with its header, as a view of the bytes that were read: nothing is copied."""
-    for buffer in records:
-        data = memoryview(buffer)
-        for pos, header in iter_batches(data):
-            yield header, data[pos : pos + header.size_bytes]
-
-
-def _judged(
-    hosted: HostedPartition,
-    batches: Iterable[tuple[BatchHeader, memoryview]],
-    start: int,
-    *,
-    is_committed_only: bool,
-) -> list[Found]:
-    """The batches, and which of them have records for the group. A producer's batch is aborted if
-    it lies between the first offset of one of its aborted transactions and that one's marker."""
-    transactions = hosted.partition.producers.transactions
-    headers = [header for header, _ in batches]
-    # Empty without `is_committed_only`: then markers alone have no records for the group.
-    aborted = []
-    if is_committed_only and headers and transactions.has_aborted:
-        aborted = transactions.aborted_between(start, headers[-1].end_offset)
-    return [
-        Found(
-            header.base_offset,
-            header.end_offset - 1,
-            is_data=not header.is_control
-            and not (
-                header.is_transactional
-                and any(
-                    each.producer_id == header.producer_id
-                    and each.first_offset <= header.base_offset <= each.marker_offset
-                    for each in aborted
-                )
-            ),
-        )
-        for header in headers
-    ]
-
-
-def _holding(
-    batches: Iterable[tuple[BatchHeader, memoryview]], acquired: Sequence[Acquired]
-) -> list[Buffer]:
-    """The batches with acquired records. Others would be sent for nothing."""
-    return [
-        data
-        for header, data in batches
-        if any(
-            each.first < header.end_offset and header.base_offset <= each.last for each in acquired
-        )
-    ]
+def has_nothing(ctx: Context, led: LedShare, config: ShareConfig) -> bool:
+    """Whether `acquire` would find nothing and change nothing: no record is in flight, and the
+    group has read what there is. False where that is not certain."""
+    shared = led.partition
+    if shared is None or led.is_dropped or not led.is_led(ctx):
+        return False
+    return shared.is_at_rest and shared.end_offset >= end_for(led.hosted, config)
 
 
 def store(ctx: Context, led: LedShare) -> None:
@@ -448,8 +414,7 @@ def _send_letters(ctx: Context, led: LedShare) -> None:
             store(ctx, led)
             ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
 
-    origin = Origin(led.tp.topic, led.tp.partition, led.key.group_id)
-    write_letters(ctx, origin, led.hosted, letters, config, heard)
+    write_letters(ctx, led.origin, led.hosted, letters, config, heard)
     is_now = False
     if not led.letters.is_open:
         led.letters.retry_ms = max(led.letters.retry_ms, ctx.clock.monotonic_ms() + 1)
@@ -463,16 +428,9 @@ def _lettered(
     is_to_repeat = error is not None and error.code not in HOPELESS
     led.letters.end(ctx.clock.monotonic_ms(), is_to_repeat=is_to_repeat)
     counts = ctx.clients.shares.counts.of(led.key.group_id)
-    place = {"group": led.key.group_id, "topic": led.tp.topic, "partition": led.tp.partition}
     if error is not None and (not is_to_repeat or led.letters.tries == 1):
-        what = "dead letters not written yet" if is_to_repeat else "dead letters lost"
-        ctx.ports.tell(
-            what,
-            gravity=Gravity.WARNING if is_to_repeat else Gravity.ERROR,
-            records=len(offsets),
-            reason=f"{error.code.name}: {error.message}",
-            **place,
-        )
+        what, reason = WAITING if is_to_repeat else LOST, f"{error.code.name}: {error.message}"
+        tell_of_letters(ctx, led.origin, what, len(offsets), reason)
     if is_to_repeat:
         return
     if error is None:

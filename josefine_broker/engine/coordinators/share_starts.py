@@ -58,11 +58,11 @@ def _search(
             heard(result)
         else:
             (found,) = result
-            end = hosted.partition.high_watermark
-            heard(end if found is None else min(found[0], end))
+            start = end if found is None else found[0]
+            heard(min(start, hosted.partition.high_watermark))
 
-    # The search ends before the first record that is young enough, or finds none: then the end of
-    # the moment at which it is done, so that nothing is skipped that came meanwhile.
+    # The end of what is searched: what comes meanwhile is young enough, and must not be skipped.
+    end = hosted.log.log_end_offset
     try:
         search = hosted.log.timestamp_search(max(0, timestamp_ms))
         ctx.ports.work(run, is_wanted, done)

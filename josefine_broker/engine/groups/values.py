@@ -59,6 +59,10 @@ class GroupSettings:
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """How long committed offsets stay after their group became empty or unsubscribed."""
 
+    def __hash__(self) -> int:
+        # Of one field: each request of a member looks up what its group does by these settings.
+        return self.offsets_retention_ms
+
     @property
     def admits_classic(self) -> bool:
         """Whether a classic consumer may join a group with members of the consumer protocol."""

@@ -39,7 +39,10 @@ def must_catch_up(
     that it does."""
     partition, every = hosted.partition, ctx.hosted.catching_up
     known = every.get(tp)
-    is_recorded = entry.unclean_epoch == entry.leader_epoch
+    # It may be elected again before it has asked, after a kill for example: the image records no
+    # doubt then. A leader that has served wrote its epoch, or others have got in sync with it.
+    is_unasked = entry.unclean_epoch > partition.epochs.latest and len(entry.isr) == 1
+    is_recorded = entry.unclean_epoch == entry.leader_epoch or is_unasked
     # Images below the feature level that keeps doubts do not record it.
     has_doubt = is_recorded or (hosted.ends_in_damage and not ctx.image.keeps_doubts)
     is_in_doubt = has_doubt and len(entry.replicas) > 1

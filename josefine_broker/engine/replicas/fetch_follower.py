@@ -145,7 +145,9 @@ def read_for_follower(
     size = 0
     bytes_max = min(part.max_bytes, room)
     if offset < limit and (at_least_one or bytes_max > 0):
-        records = read_or_wait(hosted, offset, bytes_max, limit, at_least_one=at_least_one)
+        records = read_or_wait(
+            hosted, offset, bytes_max, limit, at_least_one=at_least_one, is_consumer=False
+        )
         size = sum(map(len, records))
     high_watermark = partition.high_watermark
     fields = part.index, 0, high_watermark, high_watermark, start, None, -1, records, None, None
@@ -159,7 +161,7 @@ def read_or_wait(
     end: int,
     *,
     at_least_one: bool,
-    is_consumer: bool = False,
+    is_consumer: bool = True,
 ) -> Sequence[Buffer]:
     """Batches from `offset`. While a damaged one is repaired, a consumer gets that of another
     replica as soon as it is here, and until then none: an error would end many consumers, so their

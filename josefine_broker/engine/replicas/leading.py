@@ -70,9 +70,10 @@ def take_role(
             ctx.ports.logs.store_epochs(tp)
         return is_new
     forget_catch_up(ctx, tp)
-    # The leader has counted this replica as complete.
+    # A leader has counted this replica as complete; so does an election of this replica in doubt.
     is_complete = entry.completeness_of(ctx.broker_id) is Completeness.COMPLETE
-    if hosted.ends_in_damage and ctx.broker_id in entry.isr and is_complete:
+    is_counted = is_complete and ctx.broker_id in entry.isr and entry.leader != NO_LEADER
+    if hosted.ends_in_damage and is_counted:
         hosted.ends_in_damage = False
         ctx.ports.logs.is_complete(tp)
     is_new = partition.follow(entry, log.log_end_offset)

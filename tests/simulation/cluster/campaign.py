@@ -31,8 +31,8 @@ from tests.simulation.cluster.world import World
 __all__ = ["KINDS", "kind_of_seed", "simulate_kind", "sums"]
 
 FIRST, COUNT = 42_000, 5_000
-LIMITED, SHARED = range(70_000, 80_000), range(80_000, 100_000)
-"""The seeds whose histories are all of limits, and all of share groups."""
+LIMITED, SHARED, LETTERED = range(70_000, 80_000), range(80_000, 90_000), range(90_000, 100_000)
+"""The seeds whose histories are all of limits, of share groups, and of those with dead letters."""
 ROT = {"rot_per_second": 4.0}
 BAD_NETWORK = {
     "connection_break_per_second": 0.7,
@@ -76,6 +76,9 @@ KINDS: Mapping[str, Callable[[int], World]] = {
     "groups": partial(simulate, forced=("groups", "consumer_groups")),
     "transactions": partial(simulate, forced=("transactions",)),
     "share groups": partial(simulate, forced=("shares",)),
+    "share groups with dead letters, a mirror": partial(
+        simulate, forced=("shares", "dead_letters", "mirror"), without=("upgraded",)
+    ),
     "limits of machines": limited,
 }
 """What a history is → how it is made from its seed."""
@@ -97,6 +100,8 @@ SHARES = (
 def kind_of_seed(seed: int) -> str:
     if seed in SHARED:
         return "share groups"
+    if seed in LETTERED:
+        return "share groups with dead letters, a mirror"
     return "limits of machines" if seed in LIMITED else SHARES[seed % len(SHARES)]
 
 

@@ -123,6 +123,11 @@ class Faults:
     """In this share of lives with a group of the consumer protocol it has classic members, too."""
     shares: float = 0.0
     """In this share of lives there is a share group (KIP-932). Only where it is asked for."""
+    dead_letters: float = 0.0
+    """Whether that group has dead letters (KIP-1191), if the cluster is as new. Only where it is
+    asked for."""
+    mirror: float = 0.0
+    """Whether a topic is the mirror of a source elsewhere. Only where it is asked for."""
     transactions: float = 0.0
     """In this share of lives there are transactional producers, and readers of their transfers."""
     unbounded: float = 0.0

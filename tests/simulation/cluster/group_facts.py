@@ -20,12 +20,13 @@ from josefine_broker.engine.groups.values import GroupRecord
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.builder import Record
 from josefine_broker.records.reader import read_records
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.view import Batch, PartitionFacts, View
 
-__all__ = ["Commit", "GroupFacts", "Written"]
+__all__ = ["Commit", "GroupFacts", "Written", "records_of"]
 
 Place = tuple[str, TopicPartition]
 """A group, and what it reads."""
@@ -100,7 +101,7 @@ class GroupFacts:
 
     def read(self, hosted: HostedPartition, batches: list[Batch]) -> Iterator[Written]:
         """What these say, which are committed now; each is noted when it was looked at."""
-        for key, value in _records(hosted, batches):
+        for key, value in ((each.key, each.value) for each in records_of(hosted, batches)):
             if key is not None and is_consumer_key(key):
                 self._consumers.take(key, value)
                 continue
@@ -119,14 +120,12 @@ class GroupFacts:
                     self.log.setdefault((group, tp), []).append(committed.metadata)
 
 
-def _records(
-    hosted: HostedPartition, batches: list[Batch]
-) -> Iterator[tuple[bytes | None, bytes | None]]:
+def records_of(hosted: HostedPartition, batches: list[Batch]) -> Iterator[Record]:
+    """The records of committed batches, which that replica has."""
     offset, end = batches[0].base_offset, batches[-1].end_offset
     while offset < end:
         for buffer in hosted.log.read(offset, 1 << 20, end_offset=end):
             data = memoryview(buffer)
             for pos, header in iter_batches(data):
-                for record in read_records(data[pos : pos + header.size_bytes], bytes_max=1 << 20):
-                    yield record.key, record.value
+                yield from read_records(data[pos : pos + header.size_bytes], bytes_max=1 << 20)
                 offset = header.end_offset

@@ -18,6 +18,7 @@ from josefine_broker.wire.entities import (
     incremental_alter_configs,
 )
 from tests.simulation.cluster.clients import Client
+from tests.simulation.cluster.group_names import LETTERS, SHARERS
 from tests.simulation.cluster.transfer_facts import TOPICS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["Operator", "TopicSpec"]
 
 CREATE, DELETE, ALTER, DELETE_RECORDS = (19, 7), (20, 6), (44, 1), (21, 2)
 TIMEOUT_MS = 1_500
-TOPIC_RESOURCE, SET = 2, 0
+TOPIC_RESOURCE, GROUP_RESOURCE, SET = 2, 32, 0
 
 Config = dict[str, str]
 TopicSpec = tuple[str, int, int, Config]
@@ -46,6 +47,24 @@ class Operator(Client):
         """Create what is wanted, however long it takes."""
         for spec in self.wanted:
             self.create(spec)
+        if self.world.faults.dead_letters:
+            self._letter_group()
+
+    def _letter_group(self) -> None:
+        """Give the share group its topic for dead letters; asked until it has it."""
+        config = incremental_alter_configs.AlterableConfig(
+            name="errors.deadletterqueue.topic.name", config_operation=SET, value=LETTERS
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=GROUP_RESOURCE, resource_name=SHARERS, configs=(config,)
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
+
+        def altered(response: Any) -> None:
+            if response is None or response.responses[0].error_code is not ErrorCode.none:
+                self.after_ms(200, self._letter_group)
+
+        self.ask(self.any_broker(), ALTER, request, TIMEOUT_MS, altered)
 
     def create(self, spec: TopicSpec) -> None:
         """Ask until it is there."""

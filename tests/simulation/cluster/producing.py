@@ -13,6 +13,7 @@ from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.wire.entities import init_producer_id
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
 from tests.simulation.cluster.clients import Client, Target
+from tests.simulation.cluster.group_names import MIRRORED
 from tests.simulation.cluster.view import Ack, Key, PartitionFacts
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class ProducingClient(Client):
             each
             for each in self.leaders
             if only in (None, (each.topic_id, each.partition)) and each.name not in INTERNAL_TOPICS
+            if only is not None or each.name != MIRRORED
         ]
 
     def begin(self, then: Callable[[], None]) -> None:

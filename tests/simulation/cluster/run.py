@@ -47,6 +47,8 @@ FORCED = (
     "two_phase",
     "migrating",
     "shares",
+    "dead_letters",
+    "mirror",
     "spreading",
 )
 """What can be asked for in every life."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
+from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
@@ -256,6 +257,9 @@ class Server:
             answer = fetch_plain(ctx, plain, view, PEER)
             met["plain fetch of a consumer"] += answer is not None
             met["plain fetch of a consumer waited"] += isinstance(answer, WaitingPlain)
+        if answer is None:
+            answer = fetch_shares_plain(ctx, view, PEER)
+            met["plain share fetch"] += answer is not None
         if answer is None:
             found = fetch_for_follower(ctx, view, PEER, self._handle)
             met["plain fetch of a follower"] += found is not None

@@ -68,7 +68,7 @@ class ShareMember(CoordinatedClient):
         self.member_id = f"{self.node}-{self._number}"
         self._epoch = 0
         self._assigned, self._held, self._sessions = [], [], {}
-        if any(tp.topic not in self.world.view.image.topics for tp in self.watch.reads):
+        if not self.watch.is_ready:
             self.soon(self.start, 200)
             return
         self.find(self._beat)
@@ -231,7 +231,7 @@ class ShareMember(CoordinatedClient):
             topics=topics,
         )
         for each in held:
-            self.watch.answers(each.delivery)
+            self.watch.answers(each.delivery, is_accepted=each.answer == ACCEPT)
         then = self._of_this_life(partial(self._answered, leader, by_target))
         self.ask(leader, ACKNOWLEDGE, request, TIMEOUT_MS, then)
 

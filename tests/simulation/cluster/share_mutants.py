@@ -15,6 +15,8 @@ FAILOVERS = SHARES | {
     "partition_per_second": 0.4,
 }
 
+LETTERS = FAILOVERS | {"dead_letters": 1.0}
+
 SHARE_MUTANTS = [
     Mutant(
         breaks="a record has one member at a time",
@@ -58,6 +60,22 @@ SHARE_MUTANTS = [
         old="start = max(before.start_offset, new.start_offset)",
         new="start = before.start_offset if before.start_offset >= 0 else new.start_offset",
         faults=FAILOVERS,
+    ),
+    Mutant(
+        breaks="a dead letter is written once its state is stored",
+        function=SharePartition.letters_due,
+        old="each.state is RecordState.ARCHIVING and each.write == NO_WRITE",
+        new="RecordState.ARCHIVING in (each.state, each.settles)",
+        faults=LETTERS,
+        seed=40,
+    ),
+    Mutant(
+        breaks="a record waits for its dead letter under the next leader, too",
+        function=SharePartition.begin_write,
+        old="if state in FINAL and each.first == start:",
+        new="if state in (*FINAL, RecordState.ARCHIVING) and each.first == start:",
+        faults=LETTERS,
+        seed=9,
     ),
     Mutant(
         breaks="a lock that ended gives its records to others",

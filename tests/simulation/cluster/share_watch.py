@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.coordinators.share_states_host import coordinator_key
 from josefine_broker.engine.groups.offsets import coordinator_partition
+from josefine_broker.engine.groups.share.dead_letters import HEADER_PREFIX
 from josefine_broker.engine.groups.share.values import ShareKey, ShareState
+from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from tests.simulation.cluster.clients import Target
-from tests.simulation.cluster.group_names import SHARERS
+from tests.simulation.cluster.group_facts import records_of
+from tests.simulation.cluster.group_names import LETTERS, SHARERS
 from tests.simulation.cluster.share_members import ShareMember
-from tests.simulation.cluster.view import PartitionFacts
+from tests.simulation.cluster.view import Batch, PartitionFacts
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -23,6 +26,8 @@ __all__ = ["Delivery", "Leader", "ShareWatch"]
 
 READ = (TopicPartition("synced", 0), TopicPartition("synced", 1))
 NODES, MEMBERS = 170, 4
+NAMED = ("topic", "partition", "offset")
+"""What a dead letter says of its record, in headers."""
 
 
 class Leader(NamedTuple):
@@ -57,6 +62,11 @@ class ShareWatch:
     def __init__(self, world: World, rng: Random) -> None:
         self.world = world
         self.reads = READ
+        self.has_letters = bool(world.faults.dead_letters)
+        self.accepted: set[tuple[TopicPartition, int]] = set()
+        """Records that some member has sent such an answer for."""
+        self.firsts: dict[TopicPartition, int] = {}
+        """The lowest offset of each partition that a member got."""
         self.is_calm = False
         """Everything is accepted, and nobody crashes any more."""
         self.members = [
@@ -68,6 +78,17 @@ class ShareWatch:
     @property
     def nodes(self) -> list[int]:
         return [each.node for each in self.members]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether members may join: there are the topics, and every broker knows of dead letters.
+        A leader that does not archives without them, as it did before they were configured."""
+        image = self.world.view.image
+        images = [image, *(each.ctx.image for each in self.world.view.processes.values())]
+        return all(tp.topic in image.topics for tp in self.reads) and not (
+            self.has_letters
+            and any(LETTERS not in i.topics or SHARERS not in i.group_configs for i in images)
+        )
 
     @property
     def now_ms(self) -> int:
@@ -105,6 +126,7 @@ class ShareWatch:
         first, last, count = acquired
         tp = TopicPartition(target.name, target.partition)
         delivery = Delivery(member.member_id, tp, first, last, count, leader, sent_ms, self.now_ms)
+        self.firsts[tp] = min(first, self.firsts.get(tp, first))
         self.world.met["record acquired"] += last - first + 1
         self.world.met["record acquired again"] += (last - first + 1) * (count > 1)
         if not self.is_excused(tp):
@@ -112,9 +134,12 @@ class ShareWatch:
                 invariant.shared(delivery)
         return delivery
 
-    def answers(self, delivery: Delivery) -> None:
+    def answers(self, delivery: Delivery, *, is_accepted: bool) -> None:
         """A member sends its answer: it may take effect at any time from now on."""
         delivery.let_go_ms = self.now_ms
+        if is_accepted:
+            records = range(delivery.first, delivery.last + 1)
+            self.accepted |= {(delivery.tp, offset) for offset in records}
 
     def confirmed(self, delivery: Delivery) -> None:
         """A member was told that its records are finished."""
@@ -124,6 +149,22 @@ class ShareWatch:
             epoch = -1 if entry is None else entry.leader_epoch
             for invariant in self.world.invariants:
                 invariant.share_finished(delivery, epoch, self.now_ms)
+
+    def committed(self, name: str, hosted: HostedPartition, batches: list[Batch]) -> None:
+        """These batches of a partition are committed: dead letters, perhaps."""
+        if not name.startswith(f"{LETTERS}-"):
+            return
+        for record in records_of(hosted, batches):
+            if not record.headers:  # of a producer, which may write to this topic, too
+                continue
+            told = {name: value for name, value in record.headers if value is not None}
+            topic, index, offset = (str(told[f"{HEADER_PREFIX}{each}"], "utf-8") for each in NAMED)
+            tp = TopicPartition(topic, int(index))
+            self.world.met["dead letter committed"] += 1
+            entry = self.world.view.image.partition(*tp)
+            if entry is not None and not self.is_excused(tp):
+                for invariant in self.world.invariants:
+                    invariant.lettered(tp, int(offset), entry.leader_epoch, self.now_ms)
 
     # -- what is stored
 
@@ -143,7 +184,7 @@ class ShareWatch:
 
     def is_excused(self, tp: TopicPartition) -> bool:
         """Whether records of the partition, or of what is stored of it, may have been lost."""
-        names = (tp.topic, SHARE_STATE_TOPIC, OFFSETS_TOPIC)
+        names = (tp.topic, SHARE_STATE_TOPIC, OFFSETS_TOPIC, LETTERS)
         return any(
             _is_lossy(facts) for facts, name, _ in self.world.view.entries() if name in names
         )

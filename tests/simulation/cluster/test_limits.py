@@ -8,6 +8,7 @@ from collections import Counter
 from tests.simulation.cluster.campaign import (
     FIRST,
     KINDS,
+    LETTERED,
     SHARED,
     SHARES,
     kind_of_seed,
@@ -30,9 +31,8 @@ def test_brokers_without_file_handles_or_quota_lose_nothing_and_go_on() -> None:
 
 
 def test_campaign_has_histories_of_every_kind_and_sums_them_up() -> None:
-    kinds = {
-        kind_of_seed(seed) for seed in (*range(FIRST, FIRST + len(SHARES)), SEEDS[0], SHARED[0])
-    }
+    seeds = *range(FIRST, FIRST + len(SHARES)), SEEDS[0], SHARED[0], LETTERED[0]
+    kinds = {kind_of_seed(seed) for seed in seeds}
     line = {"seed": 1, "kind": "groups", "events": 7, "met": {"restart": 2}}
     broken = {"seed": 2, "kind": "groups", "broken": "AssertionError: a rule"}
 

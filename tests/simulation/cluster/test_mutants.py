@@ -11,6 +11,7 @@ from raft import InvariantBroken
 from tests.simulation.cluster.consumer_mutants import CONSUMER_MUTANTS
 from tests.simulation.cluster.faults import NEW_SINCE, Faults, draw_faults
 from tests.simulation.cluster.group_mutants import GROUP_MUTANTS
+from tests.simulation.cluster.mirror_mutants import MIRROR_MUTANTS
 from tests.simulation.cluster.mutants import MUTANTS, Mutant
 from tests.simulation.cluster.participant_mutants import PARTICIPANT_MUTANTS
 from tests.simulation.cluster.plain_mutants import PLAIN_MUTANTS
@@ -52,7 +53,7 @@ def caught_by(mutant: Mutant) -> int | None:
 
 ALL = (
     *MUTANTS, *GROUP_MUTANTS, *TRANSFER_MUTANTS, *CONSUMER_MUTANTS, *PARTICIPANT_MUTANTS,
-    *SHARE_MUTANTS, *PLAIN_MUTANTS,
+    *SHARE_MUTANTS, *PLAIN_MUTANTS, *MIRROR_MUTANTS,
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.metadata import leader_election
 from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.host.log import recovery
+from josefine_broker.host.log.life_marks import LifeMarks
 from josefine_broker.host.log.log import PartitionLog
 from tests.proofs.power_and_pauses import FAULTS, prove_fault
 from tests.simulation.cluster.mutants import get
@@ -38,6 +39,13 @@ MUTANTS = {
         function=leader_election.trusted,
         old="if not entry.doubts:",
         new="if True:",
+        seed=0,
+    ),
+    "crash of one between batches": Mutant(
+        breaks="the mark of a killed process says nothing once its machine has started again",
+        function=LifeMarks._epoch_of_killed,
+        old="if same_boot else",
+        new="if True else",
         seed=0,
     ),
 }

@@ -11,6 +11,7 @@ import pytest
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.repair.repair import Repair, order_of
+from josefine_broker.engine.partition.replica_role import ReplicaState
 from josefine_broker.engine.replicas import catching_up
 from josefine_broker.engine.replicas.repair.cuts import may_cut_for_leader
 from josefine_broker.host.log import isolated_batch, recovery
@@ -170,9 +171,30 @@ def test_unsynced_ends_damaged_on_every_stopped_broker_are_repaired_after_the_st
     heal_unsynced_ends(topic, where, power=power)
 
 
-def heal_unsynced_ends(topic: str, where: tuple[int, ...], *, power: bool) -> None:
+@pytest.mark.parametrize("is_broken", [False, True], ids=["", "mutant"])
+def test_leader_in_doubt_that_is_killed_before_it_has_asked_asks_when_it_leads_again(
+    is_broken: bool,
+) -> None:
+    """Its first election ended the doubt that the image kept."""
+    mutant = Mutant(
+        breaks="a leader elected in doubt asks, too, when it is elected again",
+        function=catching_up.must_catch_up,
+        old="entry.unclean_epoch == entry.leader_epoch or is_unasked",
+        new="entry.unclean_epoch == entry.leader_epoch",
+    )
+    where = UNSYNCED_HARMS["the last batch of two"]
+    if not is_broken:
+        heal_unsynced_ends("synced-0", where, power=True, kills_leader=True)
+        return
+    with mutated(mutant), pytest.raises(AssertionError, match="without the committed"):
+        heal_unsynced_ends("synced-0", where, power=True, kills_leader=True)
+
+
+def heal_unsynced_ends(
+    topic: str, where: tuple[int, ...], *, power: bool, kills_leader: bool = False
+) -> None:
     """Nothing shows any more what was synced. Every batch is intact on one replica, which may be
-    none that the first leader after the start would have asked."""
+    none that the first leader after the start would have asked. That leader may be killed first."""
     world = grown(seed=2)
     facts, replicas, _ = partition(world, topic)
     committed = list(facts.batches)
@@ -189,6 +211,11 @@ def heal_unsynced_ends(topic: str, where: tuple[int, ...], *, power: bool) -> No
         flip(world, broker_id, topic, there[number].base_offset, 40)
     for broker_id in world.broker_ids:
         world.start(broker_id)
+    if kills_leader:
+        assert world.scheduler.run_until(lambda: leads_in_doubt(world, topic), HEALED_WITHIN_MS)
+        _, _, leader = partition(world, topic)
+        world.kill(leader, power=False)
+        world.start(leader)
 
     def is_whole() -> bool:
         found, replicas, leader = partition(world, topic)
@@ -206,6 +233,11 @@ def heal_unsynced_ends(topic: str, where: tuple[int, ...], *, power: bool) -> No
     assert facts.batches[: len(committed)] == committed
     assert world.met["damaged log removed"] == 0, "no operator was needed"
     world.settle()
+
+
+def leads_in_doubt(world: World, topic: str) -> bool:
+    _, replicas, leader = partition(world, topic)
+    return leader in replicas and replicas[leader].partition.state is ReplicaState.CATCHING_UP
 
 
 ROT = {"rot_per_second": 4.0}

@@ -122,7 +122,7 @@ HAPPENS_MIN = 10
 DAILY = 4
 """One of so many lives belongs to the tests of every day."""
 SHARE_SEEDS = range(2_200, 2_208)
-"""With a share group."""
+"""With a share group that has dead letters, and a mirror."""
 LIVES = [
     pytest.param(DAILY, id="daily"),
     pytest.param(1, id="all", marks=[pytest.mark.slow, pytest.mark.timeout(1_800)]),
@@ -163,7 +163,10 @@ def with_both(request: Request) -> Share:
 
 @pytest.fixture(scope="module", params=LIVES)
 def with_shares(request: Request) -> Share:
-    return lived(request, SHARE_SEEDS, forced=("shares",), without=("groups", "transactions"))
+    forced = ("shares", "dead_letters", "mirror")
+    return lived(
+        request, SHARE_SEEDS, forced=forced, without=("groups", "transactions", "upgraded")
+    )
 
 
 def check_what_happens(share: Share, counted: Sequence[str], at_least: int) -> None:
@@ -228,7 +231,10 @@ def test_no_mixture_of_faults_breaks_a_share_group(with_shares: Share) -> None:
     total = with_shares.total
 
     assert total.broken == []
-    for what in ("record acquired again", "record finished", "share group settled"):
+    for what in (
+        "record acquired again", "record finished", "share group settled", "plain share fetch",
+        "dead letter committed", "mirror equal to its source",
+    ):  # fmt: skip
         assert total.met[what] > 0, what
 
 

@@ -24,12 +24,14 @@ from tests.simulation.cluster.damage import note_unwritten
 from tests.simulation.cluster.describe import describe
 from tests.simulation.cluster.faults import CALM, NO_DAMAGE, Faults
 from tests.simulation.cluster.given_up import AFTER_MS, accept_losses
+from tests.simulation.cluster.group_names import LETTERS, MIRRORED
 from tests.simulation.cluster.group_watch import GroupWatch
 from tests.simulation.cluster.invariants import ALL_INVARIANTS
 from tests.simulation.cluster.invariants.base import Invariant, Sight
 from tests.simulation.cluster.limits import end_limits, without_limits
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.members import NEWEST, OLDEST, Members
+from tests.simulation.cluster.mirrors import CONFIG, MirrorClient, add_mirror
 from tests.simulation.cluster.network import Network
 from tests.simulation.cluster.operators import Operator, TopicSpec
 from tests.simulation.cluster.process import Process
@@ -82,7 +84,7 @@ class World:
         self._upgrades = Random(seed + 5)
         self._begins_old = self._upgrades.random() < faults.upgraded
         if self._begins_old:  # at level 1 a broker that doubts a log is judged as a whole
-            self.faults = self.network.faults = replace(faults, **NO_DAMAGE)
+            self.faults = self.network.faults = replace(faults, **NO_DAMAGE, dead_letters=0.0)
         self.strangers = Strangers(self, Random(seed + 3))
         self.broker_ids = self.founder_ids = tuple(range(1, brokers + 1))
         """Who belongs to the cluster, or is to; and who forms it."""
@@ -102,6 +104,7 @@ class World:
             self.view.min_isr_default = 2
             self.transfers = TransferWatch(self, transfers)
             self.clients = (*self.clients, *self.transfers.nodes)
+        self.mirror: MirrorClient | None = None
         self.shares: ShareWatch | None = None
         if faults.shares:
             self.view.min_isr_default = 2
@@ -142,6 +145,7 @@ class World:
             self.scheduler.at(1_000 + self.rng.randrange(500), client.start)
         add_unbounded(self)
         add_spreading(self)
+        add_mirror(self)
 
     def _topics(self) -> list[TopicSpec]:
         """Every promise that this world can keep: synced or cached, one or two in sync."""
@@ -158,6 +162,11 @@ class World:
             topics.append(("cached-one", 1, all_replicas, {**small, **one}))
         if not self.power_fails or self.rng.random() < 0.6:
             topics.append(("cached", 2, all_replicas, {**small, **two}))
+        if self.faults.dead_letters:
+            takes = {"errors.deadletterqueue.group.enable": "true"}
+            topics.append((LETTERS, 1, all_replicas, {**synced, **two, **takes}))
+        if self.faults.mirror:
+            topics.append((MIRRORED, 1, all_replicas, {**synced, **two, **CONFIG}))
         if self.transfers is not None:
             topics += [(name, 1, all_replicas, {**synced, **two}) for name in TOPICS]
         return self._with_unclean(topics)
@@ -469,6 +478,8 @@ class World:
             self.groups.committed(facts.name, hosted, found)
         if self.transfers is not None:
             self.transfers.committed(facts.name, hosted, found)
+        if self.shares is not None:
+            self.shares.committed(facts.name, hosted, found)
         for committed in self._committed:
             committed(process, facts, found)
 

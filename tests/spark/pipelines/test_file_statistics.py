@@ -11,7 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from tests.unit.josefine_lake.writer.filtered_rows import KINDS, SCHEMA, numbered, table_of
+from tests.unit.josefine_lake.writer.filtered_rows import (
+    KINDS,
+    SCHEMA,
+    compacted,
+    numbered,
+    table_of,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +36,10 @@ def test_spark_finds_the_rows_of_its_filters(spark: SparkSession, tmp_path: Path
     rows = numbered(
         [[dict(zip(columns, row, strict=True))] for row in zip(*columns.values(), strict=True)]
     )
-    table_of(tmp_path / "t", [[row] for row in rows])
+    # Half of them in one file, of a compaction.
+    table_of(tmp_path / "t", [[row] for row in rows[:6]])
+    compacted(tmp_path / "t")
+    table_of(tmp_path / "t", [[row] for row in rows[6:]])
 
     table = spark.read.format("delta").load(str(tmp_path / "t"))
     memory = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,7 @@ from tests.support.cli import COMMAND, REPOSITORY, Done, josefine
 from tests.support.fixtures import broker_fixture
 from tests.support.object_store import SECRET_KEY, ObjectStore
 
-KILLS = tuple(
-    product(
-        ("before_commit", "mid_write", "mid_commit:1", "after_commit_before_log"),
-        ("kept", "deleted"),
-    )
-)
-"""A share of the kill matrix, on the store: (failpoint, the checkpoint after it)."""
-
-
-def topic_of(place: str, checkpoint: str) -> str:
-    return f"{place.replace(':', '')}-{checkpoint}"
-
-
-broker = broker_fixture(
-    NewTopic("s3a", 2), NewTopic("s3", 2), *(NewTopic(topic_of(*each), 1) for each in KILLS)
-)
+broker = broker_fixture(NewTopic("s3a", 2), NewTopic("s3", 2))
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -57,10 +41,9 @@ trigger: {{ available_now: true }}
 """
 
 
-def pipeline(file: Path, *command: str, fail: str = "") -> Done:
+def pipeline(file: Path, *command: str) -> Done:
     """A process of its own: Spark starts with the packages that the file needs."""
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), "S3_SECRET": SECRET_KEY}
-    env |= {"JOSEFINE_FAIL": fail} if fail else {}
     done = subprocess.run(
         [*COMMAND, "pipeline", *command, str(file)],
         env=env, capture_output=True, text=True, timeout=600, check=False,
@@ -104,28 +87,3 @@ def test_a_run_into_s3_writes_each_row_once_also_after_a_lost_checkpoint(broker,
         assert ": 1 dead letter not replayed" in shown.out
         for done in (first, second, status, shown):
             assert SECRET_KEY not in done.out + done.err
-
-
-@pytest.mark.parametrize(("place", "checkpoint"), KILLS)
-def test_a_killed_run_into_s3_continues_with_each_row_once(broker, tmp_path, place, checkpoint):
-    topic = topic_of(place, checkpoint)
-    with ObjectStore() as store:
-        bucket = store.bucket()
-        conf = "\n".join(f'    {name}: "{value}"' for name, value in store.conf.items())
-        file = tmp_path / "orders.yaml"
-        text = FILE.format(bucket=bucket, conf=conf, bootstrap=broker.bootstrap, scheme="s3a")
-        file.write_text(text.replace("topics: [s3a]", f"topics: [{topic}]"))
-        made = josefine(broker.bootstrap, "produce", topic, stdin='{"id": 1}\n{"id": 2}\nodd\n')
-        assert made.code == 0, made.err
-
-        killed = pipeline(file, "run", fail=place)
-        assert killed.code != 0, killed.out
-        if checkpoint == "deleted":
-            store.system.delete_dir(f"{bucket}/ck")
-        done = pipeline(file, "run")
-
-        assert done.code == 0, done.err
-        table = DeltaTable(f"s3a://{bucket}/lake", storage_options=store.delta)
-        assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
-        dead = DeltaTable(f"s3a://{bucket}/dead", storage_options=store.delta)
-        assert dead.to_pyarrow_table().num_rows == 1

@@ -115,7 +115,7 @@ class MemoryStore:
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         return 0, True
 
-    def compact(self, file_bytes: int) -> None:
+    def compact(self, file_bytes: int, at_ms: int) -> None:
         raise AssertionError("a test with so few commits has nothing to compact")
 
 

@@ -24,7 +24,7 @@ LOOPS = {
         "count_headers",
         "decode_headers",
     ),
-    "josefine_arrow.batches.encode_kernels": ("hash_partitions", "encode"),
+    "josefine_arrow.batches.encode_kernels": ("hash_partitions", "encode", "encode_stored"),
 }
 """By module, those that are called from outside of it."""
 

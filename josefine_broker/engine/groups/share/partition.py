@@ -85,6 +85,11 @@ class SharePartition:
         return self._spans
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether no record is in flight, and everything is stored."""
+        return not (self._spans or self._is_changed or self._open_write != NO_WRITE)
+
+    @property
     def is_full(self) -> bool:
         """Whether no further records may get in flight."""
         return self.end_offset - self.start_offset >= self.limits.locks_max
@@ -279,18 +284,22 @@ class SharePartition:
 
     # The log.
 
-    def trim(self, log_start_offset: int) -> None:
-        """The log starts there now: what was before is deleted, also if a member had it."""
+    def trim(self, log_start_offset: int) -> int:
+        """The log starts there now: what was before is deleted, also if a member had it. Returns
+        how many of these records have no dead letter yet."""
         if log_start_offset <= self.start_offset:
-            return
+            return 0
         # They are nowhere: there is nothing to be stored first.
         self._stored_start = log_start_offset
         self._split(log_start_offset)
-        self._spans = [each for each in self._spans if each.first >= log_start_offset]
+        gone = [each for each in self._spans if each.first < log_start_offset]
+        self._spans = self._spans[len(gone) :]
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
         self._is_changed = True
         self._advance()
+        owed = (each for each in gone if each.state is RecordState.ARCHIVING)
+        return sum(each.last - each.first + 1 for each in owed)
 
     # Writes.
 

@@ -10,8 +10,9 @@ would be lost unnoticed, or taken for those of a later delivery. Times are monot
 Sessions are in memory alone: after a restart of the broker a member opens another one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -38,9 +39,19 @@ class ShareSession:
     """That of its next request."""
     parts: dict[Part, None] = field(default_factory=dict)
     """What it fetches, in the order in which it is read."""
+    led: tuple[Any, ...] = ()
+    """The share partitions that these are here, for requests that name none. Empty: look them
+    up."""
 
-    def changed(self, added: Iterable[Part], removed: Iterable[Part]) -> None:
+    def count(self, now_ms: int) -> None:
+        """A request of this epoch came."""
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.used_ms = now_ms
+
+    def changed(self, added: Collection[Part], removed: Collection[Part]) -> None:
         """Fetch these partitions, too, or no more. One that is both stays, as the last in order."""
+        if added or removed:
+            self.led = ()
         for part in removed:
             self.parts.pop(part, None)
         for part in added:
@@ -92,9 +103,12 @@ class ShareSessions:
             message = f"the share session is in epoch {session.epoch}, not in {epoch}"
             raise KafkaError(ErrorCode.invalid_share_session_epoch, message)
         # Counted before the request is handled: one that fails has used its epoch.
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
-        session.used_ms = now_ms
+        session.count(now_ms)
         return session
+
+    def of(self, group_id: str, member_id: str) -> ShareSession | None:
+        """The session of a member, if it has one."""
+        return self._sessions.get((group_id, member_id))
 
     def close(self, group_id: str, member_id: str) -> ShareSession:
         """End a session. Raises KafkaError(share_session_not_found)."""

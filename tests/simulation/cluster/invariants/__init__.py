@@ -15,6 +15,8 @@ from tests.simulation.cluster.invariants.high_watermark_grows import HighWaterma
 from tests.simulation.cluster.invariants.holders_are_single import HoldersAreSingle
 from tests.simulation.cluster.invariants.images_are_equal import ImagesAreEqual
 from tests.simulation.cluster.invariants.isr_is_complete import IsrIsComplete
+from tests.simulation.cluster.invariants.letters_are_whole import LettersAreWhole
+from tests.simulation.cluster.invariants.mirror_is_equal import MirrorIsEqual
 from tests.simulation.cluster.invariants.offsets_are_kept import OffsetsAreKept
 from tests.simulation.cluster.invariants.one_leader_per_epoch import OneLeaderPerEpoch
 from tests.simulation.cluster.invariants.owners_are_single import OwnersAreSingle
@@ -52,4 +54,6 @@ ALL_INVARIANTS = (
     SharesAreSingle,
     FinishedStays,
     SharesSettle,
+    MirrorIsEqual,
+    LettersAreWhole,  # after it: then every record is accepted, or has its dead letter
 )

@@ -92,5 +92,8 @@ class Invariant:
     def share_finished(self, delivery: Delivery, epoch: int, now_ms: int) -> None:
         """A member was told that records are finished, when the newest leader epoch was this."""
 
+    def lettered(self, tp: TopicPartition, offset: int, epoch: int, now_ms: int) -> None:
+        """The dead letter of a record is committed, when its newest leader epoch is this."""
+
     def settled(self, world: World) -> None:
         """All faults have just stopped; the world may be run on."""

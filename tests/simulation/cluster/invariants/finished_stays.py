@@ -1,5 +1,5 @@
-"""23. A record that a member was told is finished is never delivered again, whoever leads: but by a
-leader of before, which has not heard of its successor."""
+"""23. A record that a member was told is finished, or that has a dead letter, is never delivered
+again, whoever leads: but by a leader of before, which has not heard of its successor."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ class FinishedStays(Invariant):
     def share_finished(self, delivery: Delivery, epoch: int, now_ms: int) -> None:
         for offset in range(delivery.first, delivery.last + 1):
             self._finished.setdefault((delivery.tp, offset), (epoch, now_ms))
+
+    def lettered(self, tp: TopicPartition, offset: int, epoch: int, now_ms: int) -> None:
+        self._finished.setdefault((tp, offset), (epoch, now_ms))
 
     def shared(self, delivery: Delivery) -> None:
         for offset in range(delivery.first, delivery.last + 1):

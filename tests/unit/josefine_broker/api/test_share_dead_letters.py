@@ -10,14 +10,14 @@ from unittest.mock import patch
 
 import pytest
 
-from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
 from josefine_broker.engine.coordinators import share_dead_letters, share_partitions_host
 from josefine_broker.engine.coordinators.share_state_requests import write_state
 from josefine_broker.engine.coordinators.share_states_host import Outcome
 from josefine_broker.engine.groups.share.states import RecordState
 from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.metadata.features import SHARE_VERSION
-from josefine_broker.records.batch import iter_batches
+from josefine_broker.records.batch import iter_batches, parse_header
 from josefine_broker.records.builder import Record
 from josefine_broker.records.reader import read_records
 from josefine_broker.wire.produce import (
@@ -141,6 +141,85 @@ def test_record_that_is_too_large_for_the_letters_is_only_named() -> None:
     assert [each.value for each in letters(world)] == [None, b"y"]
 
 
+def replicated(world: World) -> None:
+    """Another replica may have what is damaged here."""
+    partition = world.ctx.hosted.partitions["orders", 0].partition
+    partition.replicas = (*partition.replicas, 2)
+
+
+@pytest.mark.parametrize("deleted", [False, True], ids=["unreadable", "deleted"])
+def test_record_that_no_replica_can_give_is_only_named(deleted: bool) -> None:
+    world, member = lettered(b"one", b"two", copies=True)
+    assert got(member.fetch()) == [(0, 1, 1)]
+    replicated(world)
+    hosted = world.ctx.hosted.partitions["orders", 0]
+    readable = share_dead_letters.read_records
+
+    def read(batch: Any) -> Any:
+        if not parse_header(batch).base_offset:
+            raise CorruptData("its checksum is right")
+        return readable(batch)
+
+    if deleted:
+        hosted.log.delete_before(1)
+    with patch.object(share_dead_letters, "read_records", read):
+        assert member.acknowledge((0, 1, REJECT)) is ErrorCode.none
+    assert [each.value for each in letters(world)] == [None, b"two"]
+    assert counts(world) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "replicas"), [(ErrorCode.kafka_storage_error, 1), (ErrorCode.corrupt_message, 2)]
+)
+def test_record_that_may_be_readable_later_is_copied_then(code: ErrorCode, replicas: int) -> None:
+    world, member = lettered(b"one", copies=True)
+    assert got(member.fetch()) == [(0, 0, 1)]
+    if replicas > 1:
+        replicated(world)
+    hosted = world.ctx.hosted.partitions["orders", 0]
+    with patch.object(type(hosted.log), "read", side_effect=KafkaError(code)):
+        assert member.acknowledge((0, 0, REJECT)) is ErrorCode.none
+    assert letters(world) == []
+    world.advance(1_000)
+    assert [each.value for each in letters(world)] == [b"one"]
+
+
+def test_letter_whose_record_is_deleted_while_it_waits_counts_as_lost() -> None:
+    world, member = lettered(b"one", b"two", b"three")
+    assert got(member.fetch()) == [(0, 2, 1)]
+    events: list[dict[str, object]] = []
+    refused = KafkaError(ErrorCode.not_enough_replicas)
+    with patch.object(share_dead_letters, "append_built_batch", side_effect=refused):
+        assert member.acknowledge((0, 0, ACCEPT), (1, 2, REJECT)) is ErrorCode.none
+        world.ctx.ports.tell = lambda message, /, **fields: events.append(fields)
+        world.ctx.hosted.partitions["orders", 0].log.delete_before(2)
+        assert got(member.fetch()) == []
+    assert counts(world) == (0, 1)
+    assert [(each["records"], each["reason"]) for each in events] == [
+        (1, "their records were deleted first")
+    ]
+    world.advance(1_000)
+    assert (offsets(world), counts(world)) == (["2"], (1, 1))
+
+
+def test_new_leader_that_does_not_know_the_high_watermark_copies_the_record() -> None:
+    world, member = lettered(b"one", copies=True)
+    assert got(member.fetch()) == [(0, 0, 1)]
+    world.ctx.hosted.partitions["orders", 0].partition.high_watermark = 0
+    assert member.acknowledge((0, 0, REJECT)) is ErrorCode.none
+    assert [each.value for each in letters(world)] == [b"one"]
+
+
+def test_one_write_looks_at_few_records() -> None:
+    world, member = lettered(b"one", b"two", b"three", copies=True)
+    assert got(member.fetch()) == [(0, 2, 1)]
+    with patch.object(share_dead_letters, "SEEN_MAX", 2):
+        assert member.acknowledge((0, 2, REJECT)) is ErrorCode.none
+        assert offsets(world) == ["0", "1"]
+        world.advance(1)
+    assert [each.value for each in letters(world)] == [b"one", b"two", b"three"]
+
+
 def test_record_that_was_delivered_too_often_gets_a_letter() -> None:
     world, member = lettered(b"one")
     give(world, share_delivery_count_limit="2")
@@ -260,6 +339,18 @@ def test_letter_that_can_never_be_written_holds_nothing_up(topic: dict[str, Any]
     ((message, fields),) = events
     assert message == "dead letters lost"
     assert (fields["group"], fields["topic"], fields["records"]) == (GROUP, "orders", 1)
+
+
+def test_group_that_reads_its_own_dead_letters_writes_no_more_of_them() -> None:
+    world, _ = lettered()
+    world.produce(batch_of(b"one"), topic=LETTERS)
+    reader = Sharer(world, "b", LETTERS).join()
+    assert got(reader.fetch()) == []
+    world.produce(batch_of(b"two"), topic=LETTERS)
+    assert got(reader.fetch()) == [(1, 1, 1)]
+    assert reader.acknowledge((1, 1, REJECT)) is ErrorCode.none
+    assert len(letters(world)) == 2
+    assert counts(world) == (0, 1)
 
 
 def test_letters_of_a_group_that_wants_none_any_more_are_given_up() -> None:

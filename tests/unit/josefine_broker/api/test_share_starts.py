@@ -99,6 +99,20 @@ def test_lookup_that_fails_is_repeated_and_skips_nothing() -> None:
     assert (outcomes, got(member.fetch())) == ([], [(1, 2, 1)])
 
 
+def test_records_that_come_during_the_lookup_are_delivered() -> None:
+    world = aged(3, 2)
+    give(world, share_auto_offset_reset="by_duration:PT1H")
+    pending: list[tuple[Callable[..., Any], Callable[[Any], None]]] = []
+    world.ctx.ports.work = lambda job, is_wanted, done: pending.append((job, done))
+    member = Sharer(world, "a").join()
+    assert got(member.fetch()) == []
+    ((job, done),) = pending
+    result = job(lambda: None)
+    world.produce(batch_of(b"new"))
+    done(result)
+    assert got(member.fetch()) == [(2, 2, 1)]
+
+
 def test_lookup_of_a_leader_that_was_deposed_changes_nothing() -> None:
     world = aged(3, 2, 1)
     give(world, share_auto_offset_reset="by_duration:PT2H1M")

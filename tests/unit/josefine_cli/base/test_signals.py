@@ -36,6 +36,25 @@ def test_the_first_signal_raises_nothing_and_is_remembered(number: signal.Signal
         assert (stop.number, is_readable(stop)) == (number, True)
 
 
+def test_an_event_is_set_by_a_signal_or_by_what_is_looked_at() -> None:
+    with StopSignals() as stop:
+        ended = stop.event()
+        assert not ended.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert ended.wait(30)
+    with StopSignals() as stop:
+        assert stop.event(lambda: True).wait(30)
+
+
+def test_nothing_waits_for_a_signal_after_the_block() -> None:
+    with StopSignals() as stop:
+        ended = stop.event()
+        waiter = stop._waiter
+    assert waiter is not None
+    assert not waiter.is_alive()
+    assert ended.is_set()
+
+
 @pytest.mark.parametrize("second", STOP_SIGNALS)
 def test_a_second_signal_acts_as_if_nobody_listened(second: signal.Signals) -> None:
     with StopSignals():

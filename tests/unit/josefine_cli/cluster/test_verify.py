@@ -9,8 +9,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from josefine_cli.base import admin
-from josefine_cli.base.errors import UserError
-from josefine_cli.broker import log_running
+from josefine_cli.base.errors import UsageError, UserError
+from josefine_cli.broker import log, log_running
 from josefine_cli.cluster import verify, view
 
 Answer = Callable[[str, dict[str, str]], dict[str, Any]]
@@ -87,6 +87,11 @@ def test_broker_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -
 def damaged(lost: list[int] | None) -> list[dict[str, Any]]:
     fields = {"partition": "orders-0", "segment": 0, "offset": 3, "reason": "CRC", "state": "lost"}
     return [{**fields, "lost": lost}]
+
+
+def test_repair_of_a_topic_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"'orders' is not a partition: .* as in orders-0"):
+        log.repair("orders", "b1", accept_loss=False, as_json=False)
 
 
 def test_repair_waits_until_damage_is_repaired_and_gives_up_only_when_asked(

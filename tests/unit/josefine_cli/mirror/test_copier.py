@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -18,7 +20,7 @@ from josefine_cli.mirror import copier as module
 from josefine_cli.mirror.copier import Copier
 from josefine_cli.mirror.epochs import Answers
 from josefine_cli.mirror.plan import Note, Why
-from josefine_cli.mirror.sides import Source
+from josefine_cli.mirror.sides import Source, leaders_of
 from tests.unit.josefine_cli.mirror.test_plan import at
 
 TP = TopicPartition("t", 0)
@@ -102,7 +104,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     monkeypatch.setattr(module, "notes_of", lambda _, topic: kept.get(topic, {}))
     monkeypatch.setattr(module, "keep_notes", lambda _, topic, __, new: kept.update({topic: new}))
-    monkeypatch.setattr(module, "leaders_of", lambda _, tps: dict.fromkeys(tps, -1))
+    monkeypatch.setattr(module, "leaders_of", lambda _, tps, *__: dict.fromkeys(tps, -1))
     return kept
 
 
@@ -130,6 +132,32 @@ def test_note_of_a_batch_that_was_refused_does_not_count(
 
     notes["t"] = {0: (Note(0, 0, crc[0]), Note(1, 1, crc[1]))}
     assert not copier(source, Side(list(log))).verdicts
+
+
+def test_partition_without_a_leader_holds_up_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    away = ErrorCode.leader_not_available
+
+    class Led(Side):
+        def metadata(self, topics: list[str], timeout_ms: int) -> Any:
+            code = {0: ErrorCode.none, 1: away}
+            return SimpleNamespace(routing_error=lambda tp: code[tp.partition])
+
+        def list_offsets(self, wanted: Mapping[TopicPartition, int], **more: Any) -> Any:
+            asked.append((list(wanted), more))
+            return {tp: SimpleNamespace(leader_epoch=7) for tp in wanted}
+
+    source: Any = Led()
+    assert leaders_of(source, [TP, TopicPartition("t", 1)], 2_000) == {TP: 7}
+    assert asked == [([TP], {"timeout_ms": 2_000})]
+
+    # It had one, and an election is under way.
+    found = copier(Side([at(0, b"a")]), Side())
+    monkeypatch.setattr(module, "leaders_of", Mock(side_effect=KafkaError(away)))
+    found.follow_leaders()
+    monkeypatch.setattr(module, "leaders_of", Mock(side_effect=KafkaError(DENIED)))
+    with pytest.raises(KafkaError):
+        found.follow_leaders()
 
 
 DENIED = ErrorCode.topic_authorization_failed

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -19,7 +21,7 @@ from josefine_lake.archive.retention import (
     is_expired,
     predicate,
 )
-from josefine_lake.archive.writer import ArchiveFile
+from josefine_lake.archive.writer import ArchiveFile, ArchiveWriter
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.delta_table import ChainedTable
 from josefine_spark.base.topic_offsets import TopicOffsets
@@ -174,6 +176,26 @@ def test_the_oldest_files_go_until_the_rest_has_just_enough_bytes(tmp_path: Path
     assert expire(table, None, 2 * size) == {0: 6}
     assert left(path) == [(0, 6), (0, 7), (0, 8), (0, 9)]
     assert expire(table, None, 2 * size) == {}
+
+
+def test_a_damaged_file_holds_up_no_records(tmp_path: Path) -> None:
+    path, told = tmp_path / "t", []
+    table = opened(path)
+    append(table, 1, [(0, 0, None)])
+    append(table, 2, [(0, 1, None)])
+    for each in path.glob("*.parquet"):
+        each.write_bytes(b"damaged")
+    stats = SimpleNamespace(upkeep_failed=told.append)
+    writer = SimpleNamespace(
+        _world=SimpleNamespace(store=table, wall_ms=lambda: NOW, stats=stats),
+        _retention=lambda: Retention(bytes=1),
+        _sizes=PartitionSizes(),
+    )
+
+    ArchiveWriter._expire(cast(ArchiveWriter, writer))
+
+    (problem,) = told
+    assert "Parquet" in problem
 
 
 def test_a_file_is_shared_by_the_rows_of_its_partitions_and_read_once(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from deltalake.transaction import create_table_with_add_actions
 from hypothesis import strategies as st
 
 from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.delta_table import ChainedTable
+from pipelines.sinks.commits import Link
 from pipelines.storage.folders import Folders
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -96,7 +98,7 @@ Filter = tuple[str, str, Any]
 
 
 def table_of(path: Path, files: list[list[dict[str, Any]]], group_rows: int = 2) -> DeltaTable:
-    """A table with one data file for each list of rows, in row groups of a few rows."""
+    """A table that gets one data file for each list of rows, in row groups of a few rows."""
     folder = Folders({}, {}).open(str(path))
     assert folder is not None
     actions = []
@@ -106,8 +108,28 @@ def table_of(path: Path, files: list[list[dict[str, Any]]], group_rows: int = 2)
             file.add(pa.RecordBatch.from_pylist(rows[at : at + group_rows], SCHEMA))
             file._write_group()
         actions.append(file.close(0))
-    create_table_with_add_actions(str(path), Schema.from_arrow(SCHEMA), actions, "append")
+    if DeltaTable.is_deltatable(str(path)):
+        DeltaTable(str(path)).create_write_transaction(actions, "append", SCHEMA)
+    else:
+        create_table_with_add_actions(str(path), Schema.from_arrow(SCHEMA), actions, "append")
     return DeltaTable(str(path))
+
+
+def chained(path: Path) -> ChainedTable:
+    """The table as its writer has it."""
+    folder = Folders({}, {}).open(str(path))
+    assert folder is not None
+    table = ChainedTable(folder, Link(pipeline="table_topics", sink="t", run="one"))
+    table.load()
+    return table
+
+
+def compacted(path: Path) -> DeltaTable:
+    """The table after its small files were made one."""
+    chained(path).compact(1 << 20, 0)
+    table = DeltaTable(str(path))
+    assert len(table.file_uris()) == 1
+    return table
 
 
 def value_of(row: dict[str, Any], name: str) -> Any:

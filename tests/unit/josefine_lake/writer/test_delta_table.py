@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.delta_table import ChainedTable, MisfitError
+from josefine_lake.writer.rewrite import Rewrite
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.offset_chain import Commit, Tip
 from pipelines.sinks.commits import Link, StoppedError
@@ -55,7 +58,7 @@ def test_small_files_are_rewritten_between_two_commits_of_the_chain(tmp_path: Pa
     for number in (1, 2, 3):
         commit(table, number)
 
-    table.compact(1 << 20)
+    table.compact(1 << 20, 0)
     commit(table, 4)
 
     assert table.files_and_bytes()[0] == 2
@@ -63,6 +66,84 @@ def test_small_files_are_rewritten_between_two_commits_of_the_chain(tmp_path: Pa
     found = opened(tmp_path / "t").load()
     assert isinstance(found, Tip)
     assert (found.txn_version, found.reached.ends) == (4, {TP: 4})
+
+
+def test_a_rewrite_whose_files_somebody_has_removed_meanwhile_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened(tmp_path / "t")
+    for number in (1, 2, 3):
+        commit(table, number)
+    copy = Rewrite.copy
+
+    def race(self: Rewrite, files: Any) -> None:
+        copy(self, files)
+        DeltaTable(str(tmp_path / "t")).delete("n = 2")
+
+    monkeypatch.setattr(Rewrite, "copy", race)
+    with pytest.raises(CommitFailedError):
+        table.compact(1 << 20, 0)
+
+    assert numbers(tmp_path / "t") == [1, 3]
+    commit(table, 4)
+    assert numbers(tmp_path / "t") == [1, 3, 4]
+
+
+def test_rows_that_are_appended_while_files_are_rewritten_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = opened(tmp_path / "t")
+    for number in (1, 2):
+        commit(table, number)
+    copy = Rewrite.copy
+
+    def race(self: Rewrite, files: Any) -> None:
+        copy(self, files)
+        write_deltalake(
+            str(tmp_path / "t"), pa.Table.from_pylist([{"n": 7}], SCHEMA), mode="append"
+        )
+
+    monkeypatch.setattr(Rewrite, "copy", race)
+    table.compact(1 << 20, 0)
+
+    assert table.files_and_bytes()[0] == 2
+    assert numbers(tmp_path / "t") == [1, 2, 7]
+
+
+def test_files_that_lack_columns_or_have_other_types_are_rewritten_as_the_table_has_them(
+    tmp_path: Path,
+) -> None:
+    """Such files are older than a column, or of another program."""
+    lake = str(tmp_path / "t")
+    inner = pa.struct([("x", pa.int32())])
+    rows = pa.table({"st": pa.array([{"x": 1}, None], inner)})
+    write_deltalake(lake, rows)
+    wider = pa.struct([("x", pa.int32()), ("y", pa.string())])
+    rows = pa.table({
+        "st": pa.array([{"x": 2, "y": "b"}], wider), "n": [2], "text": pa.array(["t"], pa.string()),
+    })  # fmt: skip
+    write_deltalake(lake, rows, mode="append", schema_mode="merge")
+    before = DeltaTable(lake).to_pyarrow_table().sort_by("n").to_pylist()
+
+    closed(tmp_path / "t", "one").compact(1 << 20, 0)
+
+    after = DeltaTable(lake)
+    assert len(after.file_uris()) == 1
+    assert after.to_pyarrow_table().sort_by("n").to_pylist() == before
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    for number in (1, 2):
+        commit(table, number)
+    broken = next((tmp_path / "t").glob("*.parquet"))
+    broken.write_bytes(b"PAR1" + bytes(64) + b"PAR1")
+    there = {*(tmp_path / "t").glob("*.parquet")}
+
+    with pytest.raises(OSError, match=broken.name):
+        table.compact(1 << 20, 0)
+
+    assert {*(tmp_path / "t").glob("*.parquet")} == there
 
 
 def test_commits_are_synced_with_their_files_before_anybody_hears_of_them(
@@ -82,7 +163,7 @@ def test_commits_are_synced_with_their_files_before_anybody_hears_of_them(
     commit(table, 1)
     commit(table, 2, "a\u2028")  # which ends no line of the log
     assert not unsynced()
-    table.compact(1 << 20)
+    table.compact(1 << 20, 0)
     assert str(log / f"{3:020d}.json") in unsynced()
     table.identity()
     assert not unsynced()

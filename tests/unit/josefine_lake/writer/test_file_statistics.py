@@ -8,14 +8,21 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from josefine_broker.base.ids import TopicPartition
+from josefine_lake.writer.changes import DELETED, PendingChanges
+from josefine_spark.base.topic_offsets import TopicOffsets
+from pipelines.exactly_once.offset_chain import Commit
 from tests.unit.josefine_lake.writer.filtered_rows import (
     FILES,
     FILTERS,
     SCHEMA,
     Filter,
+    chained,
+    compacted,
     expression,
     holds,
     ids,
@@ -30,10 +37,15 @@ def test_a_reader_that_skips_files_finds_the_rows_of_its_filter(
     tmp_path_factory: pytest.TempPathFactory, files: Any, hows: list[Filter]
 ) -> None:
     rows = numbered(files)
-    table = table_of(tmp_path_factory.mktemp("table"), files)
+    path = tmp_path_factory.mktemp("table")
+    finds(table_of(path, files), rows, hows)
+    finds(compacted(path), rows, hows)
+
+
+def finds(table: DeltaTable, rows: list[dict[str, Any]], hows: list[Filter]) -> None:
+    """Assert that the readers of a table find the rows of the filters."""
     dataset = table.to_pyarrow_dataset()
     memory = pa.Table.from_pylist(rows, SCHEMA)
-
     for how in hows:
         expected = [row["id"] for row in rows if holds(row, how)]
         assert ids(dataset.to_table(filter=expression(how), columns=["id"])) == expected, how
@@ -60,13 +72,21 @@ def parameters(how: Filter) -> list[Any]:
     return [] if how[1] in ("null", "valid") else [how[2]]
 
 
-def test_a_row_with_nan_is_found_in_the_row_group_of_one_other_value(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["appended", "compacted", "merged"])
+def test_a_row_with_nan_is_found_in_the_row_group_of_one_other_value(
+    tmp_path: Path, how: str
+) -> None:
     """Found by the property above: the footer's bounds of the group were both -inf."""
     empty = dict.fromkeys(SCHEMA.names)
     values = [float("-inf"), 1.5, 0.0]
     files = [[{**empty, "f": each}, {**empty, "f": float("nan")}] for each in values]
     numbered(files)
-    dataset = table_of(tmp_path / "table", files).to_pyarrow_dataset()
+    table = table_of(tmp_path / "table", files)
+    if how == "compacted":
+        table = compacted(tmp_path / "table")
+    elif how == "merged":
+        table = merged(tmp_path / "table", {**files[0][0], "id": 0})
+    dataset = table.to_pyarrow_dataset()
 
     for at, value in enumerate(values):
         found = ids(dataset.to_table(filter=expression(("f", "!=", value)), columns=["id"]))
@@ -83,3 +103,20 @@ def test_a_file_without_nan_has_the_bounds_of_its_floats(tmp_path: Path) -> None
     assert (found["min.d"], found["max.d"], found["null_count.d"]) == (2.5, 7.0, 2)
     assert (found["min.st.deep.y"], found["max.st.deep.y"]) == (2.5, 7.0)
     assert found["null_count.st.deep.y"] == 2
+
+
+def merged(path: Path, row: dict[str, Any]) -> DeltaTable:
+    """The table after one row was merged into it, by its `id`. Its file is written again."""
+    changes = PendingChanges(("id",), ("id", "t"))
+    schema = SCHEMA.append(pa.field(DELETED, pa.bool_()))
+    changes.add(pa.RecordBatch.from_pylist([{**row, "t": 1, DELETED: False}], schema=schema))
+    tp = TopicPartition("t", 0)
+    commit = Commit(
+        start={tp: 0}, end=TopicOffsets(ends={tp: 1}, topic_ids={"t": "1"}), txn_version=1
+    )
+    table = chained(path)
+    before = {*DeltaTable(str(path)).file_uris()}
+    table.commit([changes.close(0)], commit, SCHEMA, {}, lambda place: None)
+    found = DeltaTable(str(path))
+    assert len(before - {*found.file_uris()}) == 1
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,3 +107,23 @@ def test_small_files_are_rewritten_before_the_bound_is_passed() -> None:
     assert not compaction.is_due(19, 0)
     assert compaction.is_due(20, 0)
     assert not compaction.is_due(100, 81 * (64 << 20))
+
+
+class Sized(NamedTuple):
+    size: int
+
+
+@given(sizes=st.lists(st.integers(0, 130), max_size=60))
+def test_after_a_rewrite_all_files_but_one_are_large_enough(sizes: list[int]) -> None:
+    files = [Sized(each) for each in sizes]
+
+    groups = compaction.groups(files, 100)
+
+    assert all(len(each) > 1 for each in groups)
+    assert all(sum(file.size for file in each[:-1]) < 100 for each in groups)
+    together = [file for each in groups for file in each]
+    assert together == [file for file in files if file.size < 100][: len(together)], "in order"
+    if len(groups) < compaction.GROUPS_MAX:
+        left = [file for file in files if file.size < 100][len(together) :]
+        assert len(left) <= 1
+        assert all(sum(file.size for file in each) >= 100 for each in groups[:-1])

@@ -46,7 +46,7 @@ class CrowdedStore(MemoryStore):
     def files_and_bytes(self) -> tuple[int, int]:
         return 10**6, 0
 
-    def compact(self, file_bytes: int) -> None:
+    def compact(self, file_bytes: int, at_ms: int) -> None:
         if self.fails:
             raise DeltaError("no space left")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -195,3 +195,78 @@ def test_an_append_only_table_is_refused_before_anything_is_written(tmp_path: Pa
     appending.load()
     appending.ensure(SCHEMA)
     assert DeltaTable(lake).version() == 0
+
+
+def merge_by(
+    sql: bool, path: Path, rows: list[dict[str, Any]], changes: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The rows of an adopted table after a merge: by the writer's files, or by delta-rs's SQL."""
+    schema = pa.schema([*SCHEMA, ("note", pa.string()), ("gone", pa.int64())])
+    # The change feed makes delta-rs merge.
+    settings = {"delta.enableChangeDataFeed": "true"} if sql else {}
+    write_deltalake(str(path), pa.Table.from_pylist(rows[:3], schema), configuration=settings)
+    write_deltalake(str(path), pa.Table.from_pylist(rows[3:], schema), mode="append")
+    pending = PendingChanges(("Id",), ("_offset", "_partition"))
+    flagged = SCHEMA.append(pa.field(DELETED, pa.bool_()))
+    pending.add(pa.RecordBatch.from_pylist(changes, schema=flagged))
+    table = opened(path)
+    table._removed = ("gone",)
+    ends = TopicOffsets(ends={TP: 1}, topic_ids={"t": "1"})
+    made = Commit(start={TP: 0}, end=ends, txn_version=1)
+    table.commit([pending.close(0)], made, SCHEMA, {}, lambda place: None)
+    found = DeltaTable(str(path))
+    assert (found.history(1)[0]["operation"] == "MERGE") == sql
+    return sorted(
+        found.to_pyarrow_table().to_pylist(), key=lambda row: [str(each) for each in row.values()]
+    )
+
+
+def test_the_writers_own_merge_gives_the_rows_of_delta_rs(tmp_path: Path) -> None:
+    """Also of an adopted table: with keys twice, without offsets, with columns of its own."""
+    places = [None, 0, 1, 2]
+    old = [
+        {"Id": key, "_offset": offset, "_partition": partition}
+        for key in ("a", "b", "c", None)
+        for offset in places
+        for partition in places
+    ]
+    old = [{**row, 'a "b"': at, "note": f"n{at}", "gone": at} for at, row in enumerate(old)]
+    new = [
+        {"Id": key, "_offset": 1, "_partition": 1, 'a "b"': 100, DELETED: is_deleted}
+        for key, is_deleted in [("a", False), ("b", True), ("y", True), ("z", False)]
+    ]
+
+    own, by_sql = (merge_by(sql, tmp_path / str(sql), old, new) for sql in (False, True))
+
+    assert own == by_sql
+    assert len(own) < len(old)
+
+
+def test_only_files_with_changed_rows_are_written_again(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    commit(table, 1, 0, [("a", False), ("b", False)])
+    commit(table, 2, 2, [("x", False), ("z", False)])
+    before = {*DeltaTable(str(tmp_path / "t")).file_uris()}
+
+    commit(table, 3, 4, [("y", False), ("b", True)])
+
+    after = DeltaTable(str(tmp_path / "t"))
+    assert len(before & {*after.file_uris()}) == 1
+    assert state(tmp_path / "t") == {"a": 0, "x": 2, "z": 3, "y": 4}
+
+
+def test_a_row_that_another_program_appends_meanwhile_is_merged_too(tmp_path: Path) -> None:
+    table, raced = opened(tmp_path / "t"), []
+
+    def race(place: str) -> None:
+        if place == "before_commit" and not raced:
+            raced.append(place)
+            row = {"Id": "b", 'a "b"': 0, "_partition": 0, "_offset": 0}
+            write_deltalake(str(tmp_path / "t"), pa.Table.from_pylist([row], SCHEMA), mode="append")
+
+    ends = TopicOffsets(ends={TP: 1}, topic_ids={"t": "1"})
+    made = Commit(start={TP: 0}, end=ends, txn_version=1)
+    table.commit([pending(5, [("b", False)]).close(0)], made, SCHEMA, {}, race)
+
+    assert raced
+    assert state(tmp_path / "t") == {"b": 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ def test_files_that_compaction_replaced_are_deleted_once_the_retention_is_over(
     table = opened(lake)
     for number in (1, 2, 3):
         commit(table, number)
-    table.compact(1 << 20)
+    table.compact(1 << 20, int(time.time() * 1_000))
     assert (table.vacuum(WEEK_MS, LONG_MS), len(files(lake))) == ((0, True), 4)
 
     DeltaTable(str(lake)).alter.set_table_properties({RETENTION: "interval 0 days"})

@@ -66,6 +66,7 @@ print(json.dumps([made, compiled()]))
 LOOPS = {
     "josefine_arrow.batches.decode_kernels.decode",
     "josefine_arrow.batches.encode_kernels.encode",
+    "josefine_arrow.batches.encode_kernels.encode_stored",
     "josefine_arrow.formats.csv.kernels.to_objects",
     "josefine_arrow.formats.json.kernels.parse",
     "josefine_arrow.formats.json.nested_kernels.count",

@@ -99,7 +99,7 @@ def test_a_group_that_may_not_be_read_is_a_warning_beside_the_topics(file):
     [
         ({"cause": "/x is not a folder"}, "error: K: P cannot be written: /x is not a folder; let"),
         ({"table_trouble": "cut"}, "error: K: P cannot be read: cut; restore the table"),
-        ({"is_local": False}, "skipped: K: P is not on this machine"),
+        ({"is_local": False}, "skipped: K: only Spark reaches P"),
         ({"not_opened": "pip install x"}, "skipped: K: P can be written, its table was not opened"),
         ({"is_table": True}, "ok: K: P can be written; the run makes the table"),
         ({}, "ok: K: P can be written"),

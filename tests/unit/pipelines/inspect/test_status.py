@@ -192,7 +192,17 @@ def test_the_judgement_needs_no_spark():
     assert done.stdout == "False\n"
 
 
-def test_a_source_of_files_is_behind_by_bytes(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("{}/lake", "has nothing, 9 bytes behind\n"),
+        (
+            "abfss://lake/t",
+            "  lake: abfss://lake/t\n    not known: abfss://lake/t names no container",
+        ),
+    ],
+)
+def test_a_source_of_files_is_behind_by_bytes(table, told, tmp_path, capsys):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text('{"a": 1}\n')
     file = tmp_path / "f.yaml"
@@ -206,13 +216,13 @@ sources:
     path: {tmp_path}/in
     decode: {{ value: {{ format: json, schema: a INT }} }}
 sinks:
-  lake: {{ inputs: [lines], type: delta, path: {tmp_path}/lake, mode: append }}
+  lake: {{ inputs: [lines], type: delta, path: "{table.format(tmp_path)}", mode: append }}
 trigger: {{ available_now: true }}
 """)
 
     run(["pipeline", "status", str(file)])
 
-    assert "has nothing, 9 bytes behind\n" in capsys.readouterr().out
+    assert told in capsys.readouterr().out
 
 
 def test_a_sink_that_lags_names_its_first_unread_offset(lake):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+
 import pytest
 
 from pipelines.storage.azure import arrow_arguments, azure_location, delta_options
@@ -51,7 +55,7 @@ def test_a_path_is_a_container_an_account_and_a_key_without_double_slashes():
         (
             conf(**{"account.auth.type": "SAS", "sas.fixed.token": "sv=1"}),
             {},
-            {"sas_token": "sv=1"},
+            {"sas_token": "?sv=1"},
             {"AZURE_STORAGE_SAS_KEY": "sv=1"},
         ),
         (
@@ -71,7 +75,7 @@ def test_a_path_is_a_container_an_account_and_a_key_without_double_slashes():
             {"AZURE_STORAGE_CLIENT_ID": "the-app"},
         ),
         ({}, {"AZURE_STORAGE_ACCOUNT_KEY": "E"}, {"account_key": "E"}, {}),
-        ({}, {"AZURE_STORAGE_SAS_TOKEN": "E"}, {"sas_token": "E"}, {}),
+        ({}, {"AZURE_STORAGE_SAS_TOKEN": "?E"}, {"sas_token": "?E"}, {}),
         (KEY, {"AZURE_STORAGE_ACCOUNT_KEY": "E"}, {"account_key": "K"}, {}),
     ],
 )
@@ -141,6 +145,40 @@ def test_an_error_of_the_store_is_one_sentence_with_the_path(error, sentence):
     assert told.startswith(f"abfss://lake@{HOST}/a/t: ")
     assert sentence in told
     assert "\n" not in told
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A store whose answers nobody can parse."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(400)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def test_an_odd_store_is_one_sentence_without_the_token_that_signs_its_urls():
+    given = conf(**{"sas.fixed.token": "sv=1&sig=hush"})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        env = {"AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{server.server_port}/acme"}
+        folder = Folders(given, env).open(PATH)
+        assert folder is not None
+        with pytest.raises(StorageError, match="/acme fails: ") as caught:
+            folder.files.names(folder.path)
+        server.shutdown()
+
+    assert "hush" not in str(caught.value)
+    assert Refusing.asked
+    assert all(each.startswith("/acme/lake") and "sig=hush" in each for each in Refusing.asked)
 
 
 def test_a_folder_is_opened_without_a_request():

@@ -17,7 +17,7 @@ def store() -> Iterator[ObjectStore]:
         yield store
 
 
-@pytest.fixture(params=["this machine", "S3"])
+@pytest.fixture(params=["this machine", "S3", "a whole bucket"])
 def place(request, tmp_path, store) -> tuple[Files, str]:
     """(files, a folder with one file)."""
     if request.param == "this machine":
@@ -27,7 +27,8 @@ def place(request, tmp_path, store) -> tuple[Files, str]:
     else:
         env = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
         env["AWS_ENDPOINT_URL"] = store.endpoint
-        folder = Folders({}, env).open(f"s3a://{store.bucket()}/t")
+        where = "t" if request.param == "S3" else ""
+        folder = Folders({}, env).open(f"s3a://{store.bucket()}/{where}")
         assert folder is not None
         files, path = folder.files, folder.path
         assert isinstance(files, ObjectFiles)

@@ -71,7 +71,12 @@ def test_a_path_without_a_bucket_is_one_error_with_the_form():
     [
         ("Bucket 'lake' not found", "there is no bucket `lake`"),
         ("google::cloud::Status(PERMISSION_DENIED: no)", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("INVALID_ARGUMENT: no OAuth2 token: cannot open /k", "GOOGLE_APPLICATION_CREDENTIALS"),
         ("UNAVAILABLE: Retry policy exhausted", "`spark.hadoop.fs.gs.storage.root.url`"),
+        (
+            "Kernel error -> Generic GCS error\n  \x1b[31m↳\x1b[0m HTTP error\n  ↳ odd answer\n",
+            "fails: Kernel error -> Generic GCS error: HTTP error: odd answer",
+        ),
     ],
 )
 def test_an_error_of_the_store_is_one_sentence_with_the_path(error, sentence):

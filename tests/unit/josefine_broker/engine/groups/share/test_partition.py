@@ -86,6 +86,21 @@ def test_accepted_records_move_the_start_once_they_are_stored() -> None:
     assert shared.start_offset == 5
 
 
+def test_a_partition_is_at_rest_with_nothing_in_flight_and_nothing_to_be_stored() -> None:
+    shared = new()
+    assert shared.is_at_rest
+    shared.touch()
+    assert not shared.is_at_rest
+    shared.begin_write()
+    assert not shared.is_at_rest
+    shared.end_write(is_stored=True)
+    assert shared.is_at_rest
+    get(shared, (0, 3))
+    assert not shared.is_at_rest
+    say(shared, 0, 3, ACCEPT)
+    assert shared.is_at_rest
+
+
 def test_write_that_failed_leaves_the_records_with_their_member() -> None:
     shared = new()
     get(shared, (0, 9))

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from josefine_broker.engine.coordinators.share_partitions_host import LedShare, Room, acquire
+from josefine_broker.engine.groups.share.config import ShareConfig
+from josefine_broker.engine.groups.share.partition import SharePartition
+from josefine_broker.engine.groups.share.values import Limits, ShareKey, ShareState
 from josefine_broker.engine.metadata_quorum.apply_committed import resume
 from josefine_broker.engine.partition.repair.substitutes import AGAIN_MS
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.engine.replicas.repair.substitute_reads import ask_for_substitutes
+from josefine_broker.records.reader import read_records
 from tests.unit.josefine_broker.api.world import values_in
 from tests.unit.josefine_broker.engine.replicas.repair.test_repairs import TP, VALUES, Damaged
 
@@ -66,6 +71,29 @@ def test_consumer_that_waits_is_answered_when_the_batch_is_here() -> None:
 
     assert waiting.done
     assert waiting.response is not None
+
+
+def test_member_of_a_share_group_gets_the_batch_of_another_replica_meanwhile() -> None:
+    cluster = Slow()
+    cluster.spoil(1, 2)
+    hosted, ctx = cluster.hosted(1), cluster.ctx[1]
+    led = LedShare(ShareKey("readers", hosted.topic_id, 0), TP, hosted)
+    led.partition = SharePartition(ShareState(start_offset=1), Limits())
+    room = Room(1, 1, is_strict=True, at_least_one=True)
+
+    def member() -> tuple[list[tuple[int, int]], list[bytes | None]]:
+        acquired, records = acquire(ctx, led, "a", room, ShareConfig())
+        values = [each.value for batch in records for each in read_records(memoryview(batch))]
+        return [(each.first, each.last) for each in acquired], values
+
+    assert member() == ([(1, 1)], [b"b"])
+    assert member() == ([], []), "nothing is here yet"
+
+    cluster.repair(1)
+
+    assert cluster.damaged(1)
+    assert member() == ([(2, 2)], [b"c"])
+    assert member() == ([(3, 3)], [b"d"])
 
 
 def test_replica_that_was_silent_is_asked_again() -> None:
