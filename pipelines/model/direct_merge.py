@@ -117,8 +117,8 @@ def why_out_of_range(
         least, greatest = _RANGES[kind]
         some = [each for each in (table, batch) if each[0] is not None]
         if is_added:
+            # A row of one side alone has a value of the type.
             low, high = (sum(each[at] for each in some) for at in (0, 1))
-            low, high = min([low, *(e[0] for e in some)]), max([high, *(e[1] for e in some)])
         elif some:
             low, high = min(e[0] for e in some), max(e[1] for e in some)
         else:

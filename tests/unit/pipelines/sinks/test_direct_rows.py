@@ -176,5 +176,6 @@ def test_a_batch_without_rows_has_its_offsets(begin: Callable[[str], Run], tmp_p
     run.batch(0)
     run.batch(2)
 
-    assert [each.name[:1] for each in (tmp_path / "t").glob("*.parquet")] != []
+    files = DeltaTable(tmp_path / "t").get_add_actions(flatten=True)
+    assert min(pa.table(files)["num_records"].to_pylist()) > 0, "a file without rows"
     assert begin("next").end == 2
