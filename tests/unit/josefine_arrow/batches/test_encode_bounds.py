@@ -147,6 +147,7 @@ MUTANTS = [
     ("        size = 2 + _size(delta)\n", "        size = 1 + _size(delta)\n"),
     ("size += _size(name_size) + name_size + _field", "size += name_size + _field"),
     ("    for _ in range(length // 4):", "    for _ in range(length // 4 + 1):"),
+    ("begin, end = np.int64(list_ends[row]), np", "begin, end = np.int64(0), np"),
     ("list_ends[row + 1])\n", "list_ends[row + 1]) + 1\n"),
     ("    if not valid:\n", "    if False:\n"),
     ("    if not valid[index]:\n", "    if False:\n"),
