@@ -194,8 +194,11 @@ class Encoder:
             else:
                 # One record is larger than a whole batch may be: it gets a batch of its own, and
                 # the broker decides about it.
-                size = self._record_bytes_max(int(rows[first]), key, value, headers)
-                self._open[tp] = _Open(HEADER_BYTES + size)
+                size = HEADER_BYTES + self._record_bytes_max(int(rows[first]), key, value, headers)
+                if size <= batch.out.size:
+                    # A larger batch would be no remedy: without this, the loop would not end.
+                    raise ValueError(f"{tp}: a record that fits into its batch was not written")
+                self._open[tp] = _Open(size)
 
     def _record_bytes_max(
         self, row: int, key: BytesView, value: BytesView, headers: tuple[Any, ...]

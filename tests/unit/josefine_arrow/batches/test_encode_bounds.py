@@ -173,7 +173,6 @@ def corpus() -> Iterator[tuple[Rows, dict[str, Any]]]:
         yield rows, {"skip": rng.randrange(3), "with_headers": False, "count": 1}
 
 
-@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize(("text", "mutated"), MUTANTS)
 def test_a_check_that_is_taken_away_is_noticed(text: str, mutated: str) -> None:
     source = kernels_source("josefine_arrow.batches.encode_kernels")
