@@ -1,9 +1,10 @@
 """The decision whether the partials of an aggregated table are merged without Spark, and how. Pure.
 
 A batch's partials are few, and MERGE in Spark plans, generates code and shuffles for them as for
-billions. delta-rs merges them with an engine of its own, which wraps a sum around where Spark stops
-the run, and is of another mind on NaN, decimals and times beyond year 9999. So only plain types are
-merged by it, and only where no result can leave its range; everything else is merged by Spark.
+billions. delta-rs merges them with an engine of its own. Where Spark stops the run because a sum
+overflows, that engine wraps it around, and its results for NaN, decimals and times beyond year 9999
+are others than Spark's. So it merges plain types alone, and only where no result can leave its
+range; everything else is merged by Spark.
 """
 
 from __future__ import annotations
