@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 TEXT_MAX = 32
@@ -66,7 +67,7 @@ class Unseen:
         """`schema`: Arrow's, of the file."""
         import pyarrow as pa
 
-        leaves = list(_indexed(schema, columns_max))
+        leaves = _indexed(schema, columns_max)
         self._floats = [each.path for each in leaves if pa.types.is_floating(each.kind)]
         self._texts = [each.path for each in leaves if _is_text(each.kind)]
         self.with_nan: set[Path] = set()
@@ -167,8 +168,10 @@ def with_footer_bounds(schema: Any) -> list[str]:
     ]
 
 
-def _indexed(schema: Any, columns_max: int) -> list[Leaf]:
-    leaves = list(_leaves(schema))
+@lru_cache(maxsize=128)
+def _indexed(schema: Any, columns_max: int) -> tuple[Leaf, ...]:
+    # The files of a table have the same columns, batch after batch.
+    leaves = tuple(_leaves(schema))
     return leaves if columns_max < 0 else leaves[:columns_max]
 
 
