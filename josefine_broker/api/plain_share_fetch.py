@@ -34,7 +34,8 @@ KEY = SHARE_FETCH.to_bytes(2, "big")
 BODY_BYTES = {b"\0\x01": 27, b"\0\x02": 29}
 """Version → the size of what follows group and member in a request that names no partition."""
 NO_CORRELATION, ANY_EPOCH = bytes(4), b"\0\0\0\x01"
-NO_CLIENT_ID = 0xFFFF
+NO_CLIENT_ID, CLIENT_ID_MAX = 0xFFFF, 0xFF
+"""A longer client id, which may have 32 KiB, is not plain: known requests stay in memory."""
 GRAIN_MS, GRAINS_MIN = 8, 50
 """A wait of so many grains ends at the next full one, at most 2 % late: waits that end together
 cost the event loop one turn."""
@@ -75,7 +76,7 @@ def _epoch_at(frame: memoryview) -> int:
     try:
         size = frame[8] << 8 | frame[9]
         at = 10 if size == NO_CLIENT_ID else 10 + size
-        if frame[at]:  # tagged fields
+        if at > 10 + CLIENT_ID_MAX or frame[at]:  # tagged fields
             return 0
         at += 1
         for _ in ("group", "member"):

@@ -32,6 +32,8 @@ from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 
 BATCH_BYTES = 256 << 10
 """Size after which a batch ends."""
+DELTA_MAX = 2**31 - 1
+"""Of the offsets of a batch: the gaps of a compacted topic may be wider."""
 LOG_APPEND_TIME = 1
 ROW_BYTES = 64
 """At most, of a record without its key, value and headers; no row counts for less."""
@@ -104,7 +106,9 @@ class _Rows:
             while start < cut:
                 before = int(self.ends[start - 1]) if start else 0
                 end = int(np.searchsorted(self.ends, before + BATCH_BYTES, "right"))
-                end = min(cut, max(start + 1, end))
+                last = int(self.offsets[start]) + DELTA_MAX
+                far = int(np.searchsorted(self.offsets, last, "right"))
+                end = min(cut, max(start + 1, end), far)
                 yield start, end
                 start = end
 

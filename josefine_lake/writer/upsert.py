@@ -51,10 +51,12 @@ def merged(
             if not any((each != KEPT).any() for each in found):
                 continue
             gone.append(file)
-            # Both readings cut the file at the same rows.
-            for rows, places in zip(rows_of(folder, file, schema), found, strict=True):
-                for each in merge.changed(rows, places):
+            places = np.concatenate(found)
+            # This reading may cut the file at other rows: an Arrow array has at most 2 GiB.
+            for rows in rows_of(folder, file, schema):
+                for each in merge.changed(rows, places[: rows.num_rows]):
                     new.add(each, data_change=True)
+                places = places[rows.num_rows :]
         new.add(merge.inserted(), data_change=True)
         new.close(data_change=True)
     return [*(each.removed(changes.at_ms, data_change=True) for each in gone), *new.closed]

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pipelines.base import failpoints
 from pipelines.base.quoting import quoted
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain, name_of
 from pipelines.model.retry_policy import Retry, retry_of
 from pipelines.sinks.commits import (
     NO_BATCH,
     Attempts,
     Link,
+    StoppedError,
     hand_over,
     is_ours,
     lost_race,
@@ -256,10 +257,15 @@ class DeltaChain:
         return self._attempts.commit(batch_id, write, look)
 
     def _own_after(self) -> LogEntry | None:
-        """The first own commit since the last read of the log, past those of others."""
+        """The first own commit since the last read of the log, past those of others. Raises
+        StoppedError for a RESTORE: rows that this run has committed are gone with it, and a further
+        commit would hide that from the next start."""
         entries = self._log.after(self._version)
         if entries:
             self._version = entries[-1].version
+        if any(entry.operation == "RESTORE" for entry in entries):
+            detail = "it was restored while it was written"
+            raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
         return next((entry for entry in entries if entry.txn_version is not None), None)
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.base.errors import RunError, first_line
 from pipelines.exactly_once.checkpoint_start import Unreadable
-from pipelines.exactly_once.offset_chain import Commit, HandedOn, Tip
+from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.model.retry_policy import Retry, retry_of
 from pipelines.sinks.commits import (
@@ -36,6 +36,7 @@ from pipelines.sinks.iceberg.snapshots import Entry
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
 
 T = TypeVar("T")
 
@@ -68,7 +69,8 @@ class IcebergChain:
         self._files = files
         self._attempts = Attempts(on_retry, pause)
         self._app_id = link.app_id
-        self._number = 0
+        self._number = self._made = 0
+        """The number of the chain's last commit, and the snapshot of this run's last one."""
         self._has_swept = False
 
     @property
@@ -179,6 +181,13 @@ class IcebergChain:
         metadata = self.refresh().metadata
         if snapshots.newest_number(metadata, self._app_id) > self._number:
             raise lost_race()
+        self._refuse_rollback(metadata)
+
+    def _refuse_rollback(self, metadata: TableMetadata) -> None:
+        # Rows of this run are gone with it; a further commit would hide that from the next start.
+        if snapshots.was_rolled_back(metadata, self._made):
+            detail = "it was rolled back while it was written"
+            raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
 
     def _written(self, frame: Any, folder: str, batch_id: int) -> Sequence[str]:
         """Write the files. Uncommitted files have no effect, so a retry is safe."""
@@ -211,7 +220,7 @@ class IcebergChain:
             own = self._own_after(failure)
             made = (batch_id, commit.txn_version)
             if own is not None and is_ours(own.said, own.number, self.link, made):
-                self._number = commit.txn_version
+                self._number, self._made = commit.txn_version, own.snapshot
                 self.tip = Tip(reached=commit.end, txn_version=commit.txn_version, said=said)
                 rows = sum(each.record_count for each in files)
                 return own_entry(own.app_id, own.number, own.said, rows, own.at_ms)
@@ -265,6 +274,7 @@ class IcebergChain:
             metadata = (self.refresh() if failure else self.table).metadata
         except RunError as error:
             raise _failed(self.link.sink, self.path, failure or error) from error
+        self._refuse_rollback(metadata)
         # The property as well: the commit's snapshot may be expired already.
         last = snapshots.kept(metadata, self._app_id)
         found = [*snapshots.everywhere(metadata, self._app_id), *([last] if last else [])]

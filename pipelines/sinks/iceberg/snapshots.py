@@ -114,6 +114,12 @@ def lineage(metadata: TableMetadata) -> list[Snapshot]:
     return found
 
 
+def was_rolled_back(metadata: TableMetadata, snapshot: int) -> bool:
+    """Whether the table has left this snapshot for an older one. An expired one is no sign."""
+    is_there = any(each.snapshot_id == snapshot for each in metadata.snapshots)
+    return is_there and all(each.snapshot_id != snapshot for each in lineage(metadata))
+
+
 def is_whole(snapshots: list[Snapshot]) -> bool:
     """Whether a lineage goes back to the table's first snapshot. A missing parent id is no proof:
     PyIceberg removes it when it expires the parent."""

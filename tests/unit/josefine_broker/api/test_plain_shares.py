@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.api.plain_share_fetch import GRAIN_MS, fetch_shares_plain
+from josefine_broker.api.plain_share_fetch import (
+    CLIENT_ID_MAX,
+    GRAIN_MS,
+    fetch_shares_plain,
+)
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import RequestInfo
@@ -200,6 +204,14 @@ def test_an_idle_member_waits_and_hears_that_there_is_nothing(
         (answer,) = twins.late()
         assert (answer.error_code, answer.responses) == (0, ())
     assert (twins.plain.taken, twins.plain.waited) == (3, 3)
+
+
+@pytest.mark.parametrize("size", [CLIENT_ID_MAX, CLIENT_ID_MAX + 1])
+def test_known_requests_do_not_keep_long_client_ids_in_memory(size: int) -> None:
+    twins = Twins(client="c" * size)
+    twins.open()
+    assert twins.fetch() == []
+    assert twins.plain.taken == (size <= CLIENT_ID_MAX)
 
 
 def test_a_record_ends_the_wait_with_the_general_answer() -> None:

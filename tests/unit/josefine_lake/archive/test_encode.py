@@ -108,6 +108,17 @@ def test_batch_has_one_epoch_and_one_kind_of_time() -> None:
     assert read(found) == [each._replace(leader_epoch=0) for each in rows]
 
 
+def test_batch_ends_before_a_gap_that_it_cannot_express() -> None:
+    far = 2**31
+    rows = [row(n, timestamp_ms=1) for n in (0, 1, far - 1, far, 2 * far, 2**62)]
+
+    found = encoded(table(rows), 0, 1 << 30)
+
+    bases = [header.base_offset for _, header in iter_batches(found.data)]
+    assert bases == [0, far, 2 * far, 2**62]
+    assert read(found) == rows
+
+
 @pytest.mark.parametrize("bytes_max", [0, 1, 3_000, 2 * BATCH_BYTES])
 def test_answer_is_bounded_and_continues(bytes_max: int) -> None:
     rows = [row(n, value=b"v" * 1_000) for n in range(1_000)]

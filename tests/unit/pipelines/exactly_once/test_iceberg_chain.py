@@ -284,6 +284,38 @@ def test_a_rollback_leads_to_the_offsets_of_the_rows_that_the_table_has_again(la
     assert "0000000002-r1" in lab.files(), "a snapshot of the past still names it"
 
 
+@pytest.mark.parametrize("is_between", [False, True])
+def test_a_rollback_during_a_run_stops_it(lab, monkeypatch, is_between):
+    """The next start reads again what is missing, unless a later commit hides that."""
+    chain = lab.loaded("one")
+    batch_of(chain, 0, 3)
+    first, attempt = lab.table().current_snapshot().snapshot_id, chain._attempt
+    batch_of(chain, 3, 5, 1)
+    due = [lab.table().manage_snapshots().rollback_to_snapshot(first)]
+
+    def raced(*arguments: Any) -> None:
+        while due:
+            due.pop().commit()
+        attempt(*arguments)
+
+    if is_between:
+        monkeypatch.setattr(chain, "_attempt", raced)
+    else:
+        due.pop().commit()
+
+    with pytest.raises(StoppedError) as stopped:
+        batch_of(chain, 5, 8, 2)
+
+    assert stopped.value.stop.verdict is Verdict.TABLE_BEHIND
+    assert lab.numbers() == [0, 1, 2]
+    # Of the run after it, whose number is that of the commit that is gone.
+    again = lab.loaded("two")
+    assert end_of(again)[1] == 3
+    batch_of(again, 3, 6)
+    batch_of(again, 6, 8, 1)
+    assert lab.numbers() == [*range(8)]
+
+
 def test_an_expired_commit_is_found_again_while_the_table_has_its_files(lab):
     chain = lab.loaded("r1")
     batch_of(chain, 0, 3)

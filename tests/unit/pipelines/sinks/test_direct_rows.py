@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
-from pipelines.exactly_once.offset_chain import Commit, Tip
+from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
 from pipelines.model.direct_merge import Fold
 from pipelines.sinks import direct_rows
 from pipelines.sinks.commits import Link, StoppedError
@@ -154,6 +154,29 @@ def test_of_two_runs_one_stops(begin: Callable[[str], Run], tmp_path: Path) -> N
         other.batch(3)
 
     assert counts(tmp_path / "t") == Counter(map(key_of, range(5)))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_table_that_is_restored_meanwhile_stops_the_run(
+    begin: Callable[[str], Run], tmp_path: Path, is_late: bool
+) -> None:
+    """The next start reads again what is missing, unless a later commit hides that."""
+    run, path = begin("run"), tmp_path / "t"
+    run.batch(4)
+    run.batch(3)
+
+    def restored(name: str = "", index: int | None = None) -> None:
+        if index in (None, 2):
+            DeltaTable(path).restore(1)
+
+    if not is_late:
+        restored()
+    with pytest.raises(StoppedError) as stopped:
+        run.batch(2, restored if is_late else lambda *_: None)
+
+    assert stopped.value.stop.verdict is Verdict.TABLE_BEHIND
+    assert counts(path) == Counter(map(key_of, range(4)))
+    assert begin("next").end == 4
 
 
 def test_a_commit_of_others_does_not_stop_it_but_a_rule_of_theirs_is_for_spark(
