@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -140,16 +140,12 @@ def statistics(footer: Any, columns_max: int, unseen: Unseen) -> str:
         form = _form_of(leaf.kind)
         if form is None:
             continue
-        for each in (low, top):
-            # delta-rs takes a struct without an entry for null, too.
-            _put(each, leaf.path, None)
-        if not any(each.num_values for each in known):
-            continue
-        bounds = _bounds(known, leaf, form, unseen)
-        if bounds is not None:
-            _put(low, leaf.path, bounds[0])
-            _put(top, leaf.path, bounds[1])
-        elif len(leaf.path) == 1:
+        has_values = any(each.num_values for each in known)
+        bounds = _bounds(known, leaf, form, unseen) if has_values else None
+        # delta-rs takes a struct without an entry for null, too.
+        for entries, bound in zip((low, top), bounds or (None, None), strict=True):
+            _put(entries, leaf.path, bound)
+        if has_values and bounds is None and len(leaf.path) == 1:
             is_certain = False
     parts = {"minValues": _plain(low), "maxValues": _plain(top)} if is_certain else {}
     parts["nullCount"] = nulls
@@ -340,9 +336,9 @@ def _millis(at: datetime) -> str:
 def _json(value: Any) -> str:
     """JSON with decimals as numbers, with all their digits, and with characters as they are: Arrow,
     by which delta-rs reads the log, decodes the escapes of many characters after U+FFFF wrongly."""
+    with suppress(TypeError):  # decimals
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
         parts = ", ".join(f"{_json(name)}: {_json(each)}" for name, each in value.items())
         return f"{{{parts}}}"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return json.dumps(value, ensure_ascii=False)
+    return format(value, "f")
