@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from josefine_broker.base.store_urls import S3_SCHEMES, STORE_SCHEMES
 from pipelines.base.errors import Place, Problem
 from pipelines.config.loader import Table
 from pipelines.model.pipeline import Pipeline
@@ -28,8 +29,6 @@ class _Table:
     path: str
 
 
-S3_SCHEMES = ("s3", "s3a")
-STORE_SCHEMES = (*S3_SCHEMES, "abfs", "abfss", "gs")
 NO_HOME = "`~` is not expanded: expected a path, such as ${HOME}/lake"
 
 
