@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from josefine_broker.base.store_urls import S3_SCHEMES, malformed, without_password
 from josefine_journal.errors import StoreError
 
-SCHEMES = ("s3", "s3a")
 ATTEMPTS_MAX = 4
 """Of one request; the last answer is the error."""
 CONNECT_S = 3
@@ -77,9 +77,10 @@ def place_of(root: Place | str) -> Place:
     if not separator:
         return Path(root)
     key = "/".join(part for part in rest.split("/") if part)
-    if scheme not in SCHEMES or not key:
+    if scheme not in S3_SCHEMES or not key or malformed(root):
         raise StoreError(
-            f"{root}: a store of journals is a folder of this machine or s3://BUCKET/FOLDER"
+            f"{without_password(root)}: a store of journals is a folder of this machine or "
+            "s3://BUCKET/FOLDER"
         )
     settings = s3_settings(os.environ)
     return ObjectPlace(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from pipelines.config.loader import Scalar
-from pipelines.config.output_paths import folder, local_folder
+from pipelines.config.output_paths import local_folder
 from pipelines.config.section import Reader
 from pipelines.model.pipeline import Sink
 from pipelines.model.schema_evolution import Evolution
@@ -56,7 +56,8 @@ def _catalog(sink: Reader) -> dict[str, str]:
         if not sink.has("catalog"):
             sink.missing("catalog")
         return {}
-    uri, warehouse = reader.text("uri"), reader.text("warehouse")
+    uri = reader.text("uri")
+    warehouse = (reader.text if reader.has("uri") else reader.folder)("warehouse")
     credential = reader.text("credential")
     if reader.has("uri"):
         if uri and not _REST.fullmatch(uri):
@@ -64,7 +65,6 @@ def _catalog(sink: Reader) -> dict[str, str]:
             reader.wrong_at("uri", message)
     else:
         _judge_embedded(reader, warehouse)
-        warehouse = folder(warehouse) if warehouse else None
     _judge_credential(reader)
     said = {URI: uri, WAREHOUSE: warehouse, CREDENTIAL: credential}
     return {key: text for key, text in said.items() if text}
@@ -73,7 +73,7 @@ def _catalog(sink: Reader) -> dict[str, str]:
 def _judge_embedded(reader: Reader, warehouse: str | None) -> None:
     if not reader.has("warehouse"):
         reader.missing("warehouse")
-    elif warehouse and local_folder(folder(warehouse)) is None:
+    elif warehouse and local_folder(warehouse) is None:
         message = "the catalog without a `uri` is a file of this machine: expected a folder on it"
         reader.wrong_at("warehouse", f"{message}, or a `uri`")
     if reader.has("credential"):

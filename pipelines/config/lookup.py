@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pipelines.base.errors import Problem
 from pipelines.config.decode import schema_of
 from pipelines.config.loader import Scalar, Table
-from pipelines.config.output_paths import folder, place_in
+from pipelines.config.output_paths import place_in
 from pipelines.config.section import Reader
 from pipelines.config.source_keywords import TYPES
 from pipelines.config.table_stream import OF_STREAMS, is_stream
@@ -33,7 +33,7 @@ def lookup_of(name: str, reader: Reader) -> Lookup:
     for word in filter(reader.has, OF_STREAMS):
         reader.wrong_at(word, f"`{word}` is for a stream of the table: add `stream: true`")
     reader.flag("stream")
-    path = reader.text("path") if reader.has("path") else None
+    path = reader.folder("path") if reader.has("path") else None
     table = reader.text("table") if reader.has("table") else None
     if reader.has("path") == reader.has("table"):
         message = "expected exactly one of `path` and `table`"
@@ -43,7 +43,7 @@ def lookup_of(name: str, reader: Reader) -> Lookup:
     return Lookup(
         name=name,
         place=reader.table.place,
-        path=folder(path) if path else None,
+        path=path,
         table=table,
         schema=schema_of(reader).text,
     )

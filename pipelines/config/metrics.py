@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from josefine_broker.base.addresses import HostPort, parse_host_port
-from pipelines.config.output_paths import folder, in_store, local_folder
+from pipelines.config.output_paths import in_store, local_folder
 from pipelines.config.section import Reader
 
 
@@ -47,13 +47,10 @@ def _prometheus(reader: Reader) -> HostPort | None:
 def _table(reader: Reader) -> str | None:
     """A local folder or one in a store: the table is written without Spark, which alone resolves
     names of a catalog."""
-    text = reader.text("table") if reader.has("table") else None
-    if text is None:
-        return None
-    given = folder(text)
-    if in_store(given):
+    given = reader.folder("table") if reader.has("table") else None
+    if given is None or in_store(given):
         return given
-    local = local_folder(given)
+    local, text = local_folder(given), reader.placed("table").text
     if "/" not in text or local is None:
         where = "in a catalog" if local else "in another kind of store"
         message = "expected a folder such as /data/progress or s3a://BUCKET/progress; "

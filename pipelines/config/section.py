@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from josefine_broker.base import durations
+from josefine_broker.base.store_urls import malformed, without_password
 from pipelines.base.errors import Place, Problem
 from pipelines.config.keyword import ModeWords
 from pipelines.config.keywords import EXACTLY_ONE, WORDS
 from pipelines.config.loader import Items, Node, Scalar, Table
+from pipelines.config.output_paths import folder
 from pipelines.config.spelling import candidates, nearest_word, unknown_key
 from pipelines.model.pipeline import Placed
 
@@ -78,6 +80,17 @@ class Reader:
             return node.text
         self._wrong(key, node)
         return None
+
+    def folder(self, key: str, *, required: bool = False) -> str | None:
+        """A path, absolute, or a URL that is not malformed."""
+        text = self.text(key, required=required)
+        if text is None:
+            return None
+        if wrong := malformed(text):
+            node = self.table.nodes[key]
+            is_secret = isinstance(node, Scalar) and node.is_secret
+            self.wrong_at(key, f"{'it' if is_secret else f'`{without_password(text)}`'} {wrong}")
+        return folder(text)
 
     def placed(self, key: str) -> Placed:
         """A text that only Spark can judge, with its place."""

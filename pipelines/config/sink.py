@@ -13,7 +13,6 @@ from pipelines.config.freshness import with_targets
 from pipelines.config.iceberg import iceberg_sink
 from pipelines.config.keywords import MODES, SINK_TYPES
 from pipelines.config.loader import Scalar
-from pipelines.config.output_paths import folder
 from pipelines.config.section import NAME, Reader, shown
 from pipelines.config.spelling import nearest_word
 from pipelines.config.table_family import family_in
@@ -85,8 +84,7 @@ def sink_of(name: str, reader: Reader) -> Sink:
         reader.wrong_at(
             "delivery", "a table has each row once: expected exactly_once, or no `delivery`"
         )
-    path = reader.text("path")
-    path = folder(path) if path else None
+    path = reader.folder("path")
     family = family_in(reader, path, mode)
     on_error = reader.choice("on_error")
     sink = Sink(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pipelines.base.errors import Problem
 from pipelines.config.decode import schema_of
 from pipelines.config.loader import Scalar, Table
-from pipelines.config.output_paths import folder, place_in
+from pipelines.config.output_paths import place_in
 from pipelines.config.section import Reader
 from pipelines.config.source_keywords import SOURCES, TYPES
 from pipelines.config.units import size_bytes, time_ms
@@ -49,7 +49,7 @@ def table_stream_of(name: str, reader: Reader) -> Source:
     reader.refuse_others("type", "delta", TYPES)
     if reader.has("table"):
         reader.wrong_at("table", "a stream names its table by `path`: the run looks into its log")
-    path = reader.text("path", required=not reader.has("table"))
+    path = reader.folder("path", required=not reader.has("table"))
     if not reader.has("schema"):
         reader.missing("schema")
     reader.flag("stream")
@@ -72,7 +72,7 @@ def table_stream_of(name: str, reader: Reader) -> Source:
         decode=None,
         local=Local(
             type="delta",
-            path=folder(path) if path else "",
+            path=path or "",
             stream=_started(
                 TableStream(schema=schema, changes=changes, on_change=on_change), reader
             ),

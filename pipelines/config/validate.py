@@ -25,7 +25,7 @@ from pipelines.config.loader import Items, Scalar, Table, load_all
 from pipelines.config.lookup import is_lookup, lookup_of, lookup_problems
 from pipelines.config.metrics import metrics_of
 from pipelines.config.on_error import on_error_problems
-from pipelines.config.output_paths import folder, path_problems, place_in
+from pipelines.config.output_paths import path_problems, place_in
 from pipelines.config.params import params_of, with_params
 from pipelines.config.python_function import function_of
 from pipelines.config.section import NAME, Reader, shown
@@ -194,8 +194,7 @@ def _variables(top: Reader) -> None:
 
 def _checkpoint(spark: Reader | None) -> str:
     """ "" if the file does not set it."""
-    path = spark.text("checkpoint") if spark else None
-    return folder(path) if path else ""
+    return (spark.folder("checkpoint") if spark else None) or ""
 
 
 def _version(top: Reader) -> None:
@@ -233,9 +232,8 @@ def _dead_letter(top: Reader, sources: Mapping[str, Source]) -> _DeadLetters:
         return _DeadLetters()
     reader.choice("type")
     reader.exactly_one()
-    path = reader.text("path")
     return _DeadLetters(
-        path=folder(path) if path else None,
+        path=reader.folder("path"),
         table=reader.text("table"),
         threshold=_threshold(reader),
     )

@@ -17,7 +17,6 @@ from pipelines.storage.location import (
     CONNECT_TIMEOUT_S,
     Causes,
     Location,
-    StorageError,
     split_uri,
 )
 
@@ -84,9 +83,6 @@ def azure_location(
     scheme, authority, key = split_uri(path)
     container, _, host = authority.partition("@")
     account = host.partition(".")[0]
-    if not (container and account):
-        expected = f"{scheme}://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
-        raise StorageError(f"{path} names no container and account: expected {expected}")
     user = _user(_settings(conf, host), env)
     if user is None:
         return None

@@ -18,7 +18,6 @@ from pipelines.storage.location import (
     NO_BUCKET,
     Causes,
     Location,
-    StorageError,
     split_uri,
 )
 
@@ -79,8 +78,6 @@ def google_location(
     """Read the settings for a `gs://` path; None if nothing names a user whom the libraries can be.
     Raises StorageError."""
     scheme, bucket, key = split_uri(path)
-    if not bucket:
-        raise StorageError(f"{path} names no bucket: expected {scheme}://BUCKET/FOLDER")
     kind = conf.get(f"{PREFIX}auth.type", "")
     file = conf.get(f"{PREFIX}auth.service.account.json.keyfile", "")
     # pyarrow takes a key file from the variable alone, so it must be the one that Spark takes.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from josefine_broker.base.store_urls import malformed, without_password
 from pipelines.base.errors import SetupError, first_line
 
 CONNECT_TIMEOUT_S = 3
@@ -62,7 +63,9 @@ def no_bucket(at: Location) -> str:
 
 
 def split_uri(path: str) -> tuple[str, str, str]:
-    """(scheme, authority, key without double slashes) of a URI."""
+    """(scheme, authority, key without double slashes) of a URI. Raises StorageError."""
+    if wrong := malformed(path):
+        raise StorageError(f"{without_password(path)} {wrong}")
     scheme, _, rest = path.partition("://")
     authority, _, key = rest.partition("/")
     return scheme, authority, re.sub("/+", "/", key).strip("/")

@@ -75,8 +75,6 @@ def s3_location(path: str, conf: Mapping[str, str], env: Mapping[str, str]) -> S
     """Read the settings for an `s3://` or `s3a://` path; None if its provider of credentials is
     one that only Java has. Raises StorageError."""
     scheme, bucket, key = split_uri(path)
-    if not bucket:
-        raise StorageError(f"{path} names no bucket: expected s3a://BUCKET/FOLDER")
     settings = _settings(conf, bucket)
     providers = _providers(settings)
     if not {_ANONYMOUS, *_USUAL}.issuperset(providers):

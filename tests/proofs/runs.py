@@ -83,11 +83,20 @@ class Used:
 
 def used_by(group: int) -> Used:
     """As /proc has it."""
+    return _used(Path("/proc").glob("[0-9]*/stat"), group)
+
+
+def used_by_process(pid: int) -> Used:
+    """What one process uses, without its children that live."""
+    return _used([Path(f"/proc/{pid}/stat")], None)
+
+
+def _used(stats: Iterable[Path], group: int | None) -> Used:
     pages = own = ended = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for stat in stats:
         with suppress(OSError):
             found = stat.read_text().rpartition(")")[2].split()
-            if int(found[2]) == group:
+            if group in (None, int(found[2])):
                 pages += int(stat.with_name("statm").read_text().split()[1])
                 own += sum(map(int, found[11:13]))
                 ended += sum(map(int, found[13:15]))

@@ -7,6 +7,7 @@ yet is refused, because a topic must never keep less than its configs promise. P
 from collections.abc import Mapping
 
 from josefine_broker.engine.metadata.log_config import AS_RETENTION, LogConfig
+from josefine_broker.engine.metadata.table_configs import unwritten
 
 _LOCATION = "'josefine.archive.location'"
 _ENABLE = "'remote.storage.enable'"
@@ -32,6 +33,8 @@ def archive_contradiction(log: LogConfig, inert: Mapping[str, str], table: str) 
         return f"{_ENABLE} needs {_LOCATION}, where `josefine archive run` keeps the archive"
     if log.archive_location == table:
         return f"{_LOCATION} is that of 'josefine.table.location': an archive has its own table"
+    if wrong := unwritten("josefine.archive.location", log.archive_location):
+        return wrong
     for name, instead in _DECLINED.items():
         if inert.get(name) == "true":
             return f"'{name}' true is not served with an archive: {instead}"

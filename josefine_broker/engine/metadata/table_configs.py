@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from josefine_broker.base.store_urls import S3_SCHEMES, malformed
 from josefine_broker.engine.metadata.config_texts import (
     Check,
     ConfigType,
@@ -81,6 +82,8 @@ def check_place(value: Value) -> None:
         raise ValueError(
             "must be an absolute path or a URI, as in /lake/orders or s3://lake/orders"
         )
+    if wrong := malformed(text):
+        raise ValueError(f"it {wrong}")
 
 
 def _letters(value: Value) -> None:
@@ -222,7 +225,26 @@ def contradiction(table: TableSettings) -> str:
     """Why these settings cannot be together; empty if they can."""
     if table.location and table.location == table.dead_letter:
         return "'josefine.table.dead.letter' is the table's own location: choose another"
-    return _of_schema(table) or _of_message(table) or _of_keys(table)
+    letters = "" if table.dead_letter == DEAD_LETTER_FAIL else table.dead_letter
+    return (
+        unwritten("josefine.table.location", table.location)
+        or unwritten("josefine.table.dead.letter", letters)
+        or _of_schema(table)
+        or _of_message(table)
+        or _of_keys(table)
+    )
+
+
+def unwritten(name: str, place: str) -> str:
+    """Why no table writer writes to a place; empty if one does. Not a rule of the single value:
+    a topic that has it from an earlier version keeps it, and its table is shown as stopped."""
+    scheme = place.partition("://")[0]
+    if not place or place.startswith("/") or scheme in S3_SCHEMES:
+        return ""
+    return (
+        f"'{name}' is in {scheme}://, and table writers write to folders and S3 alone: set "
+        "/FOLDER or s3://BUCKET/FOLDER, or write this table with a pipeline"
+    )
 
 
 def _of_schema(table: TableSettings) -> str:

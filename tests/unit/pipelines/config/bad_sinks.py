@@ -86,6 +86,15 @@ SINK_CASES = {
         "f.yaml:14:80: sinks.lake.cluster_by: Delta lays rows together by 4 columns at most; here "
         "are 5",
     ),
+    "no bucket": (
+        ("path: /lake", "path: 's3a://'"),
+        "f.yaml:14:47: sinks.lake.path: `s3a://` names no bucket: expected s3a://BUCKET/FOLDER",
+    ),
+    "user in a path": (
+        ("path: /lake", "path: 's3a://KEY:se/cret@lake/t'"),
+        "f.yaml:14:47: sinks.lake.path: `s3a://***@lake/t` has a user, whose keys belong into "
+        "settings: expected s3a://BUCKET/FOLDER",
+    ),
     "path and table": (
         ("path: /lake", "path: /lake, table: lake"),
         "f.yaml:14:3: sinks.lake: expected exactly one of `path` and `table`",

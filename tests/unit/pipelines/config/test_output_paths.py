@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from pipelines.config.output_paths import (
-    NO_BUCKET,
-    NO_HOME,
-    folder,
-    local_folder,
-    path_problems,
-    place_in,
-)
+from pipelines.config.loader import Scalar
+from pipelines.config.output_paths import NO_HOME, folder, local_folder, path_problems, place_in
+from pipelines.config.section import Reader
 from tests.unit.pipelines.config.bad_sinks import SINK
-from tests.unit.pipelines.config.sections import read, tree
+from tests.unit.pipelines.config.sections import read, said, section, tree
 from tests.unit.pipelines.config.test_validate import GOOD
 
 
@@ -94,15 +90,42 @@ def test_a_home_folder_that_nothing_expands_is_refused():
     assert told(GOOD.replace("path: /lake", "path: ~/lake")) == [f"sinks.lake.path: {NO_HOME}"]
 
 
-@pytest.mark.parametrize("path", ["s3a://", "s3:///lake", "gs:////lake/", "abfss://"])
-def test_a_path_of_a_store_without_a_bucket_is_refused(path):
-    found = told(GOOD.replace("path: /lake", f'path: "{path}"'))
-    assert found == [f"sinks.lake.path: {NO_BUCKET}"]
-
-
 def test_the_place_of_an_absent_value_is_that_of_the_nearest_mapping():
     nodes = tree(GOOD)
 
     assert place_in(nodes, "sinks", "lake", "path")[1] == "sinks.lake.path"
     assert place_in(nodes, "sinks", "lake", "table")[1] == "sinks.lake"
     assert place_in(nodes, "sinks", "none", "table")[1] == "sinks"
+
+
+@pytest.mark.parametrize(
+    ("changed", "path"),
+    [
+        (("checkpoint: /ck", "checkpoint: 's3a:///ck'"), "spark.checkpoint"),
+        (("trigger:", "dead_letter: { type: delta, path: 's3a:/dead' }\ntrigger:"),
+         "dead_letter.path"),
+        (("trigger:", "metrics: { table: 's3a:///m' }\ntrigger:"), "metrics.table"),
+        (("transforms:", "  names: { type: delta, path: 's3a:///n', schema: id INT }\n"
+          "transforms:"), "sources.names.path"),
+        (("transforms:", "  rows: { type: delta, stream: true, path: 's3a:///n', schema: id INT }\n"
+          "transforms:"), "sources.rows.path"),
+        (("path: /lake", "path: 's3a:///{topic}'"), "sinks.lake.path"),
+    ],
+)  # fmt: skip
+def test_a_malformed_url_is_a_problem_of_its_keyword(changed, path):
+    _, _, problems = read(GOOD.replace(*changed))
+
+    (found,) = (each for each in problems if "names no bucket" in each)
+    assert found.startswith(f"{path}: `s3a:/")
+
+
+def test_a_path_that_is_a_secret_is_not_in_its_problem():
+    written = section("path: 's3a://'", "sink")
+    node = written.table.nodes["path"]
+    assert isinstance(node, Scalar)
+    nodes = {"path": replace(node, is_secret=True)}
+    reader = Reader(replace(written.table, nodes=nodes), "sink", [])
+
+    reader.folder("path")
+
+    assert said(reader) == ["path: it names no bucket: expected s3a://BUCKET/FOLDER"]

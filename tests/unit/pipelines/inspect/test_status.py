@@ -197,8 +197,8 @@ def test_the_judgement_needs_no_spark():
     [
         ("{}/lake", "has nothing, 9 bytes behind\n"),
         (
-            "abfss://lake/t",
-            "  lake: abfss://lake/t\n    not known: abfss://lake/t names no container",
+            "abfss://c@acme/t",
+            "  lake: abfss://c@acme/t\n    not known: only Spark finds it: abfss://c@acme/t: ",
         ),
     ],
 )

@@ -55,6 +55,7 @@ def test_without_an_archive_local_bounds_have_no_effect() -> None:
     [
         ({"josefine.archive.location": ""}, "needs 'josefine.archive.location'"),
         ({"josefine.archive.location": "lake"}, "must be an absolute path"),
+        ({"josefine.archive.location": "gs://lake/a"}, "'josefine.archive.location' is in gs://"),
         ({"josefine.table.location": "/lake/orders"}, "has its own table"),
         ({"cleanup.policy": "compact"}, "unsupported for compacted topics"),
         ({"cleanup.policy": "compact,delete"}, "unsupported for compacted topics"),

@@ -51,6 +51,9 @@ def test_a_table_that_the_writer_can_keep_is_accepted(configs: dict[str, str]) -
     [
         ({"location": "lake/orders"}, "absolute path or a URI"),
         ({"location": "/"}, "absolute path or a URI"),
+        ({"location": "s3://KEY:secret@lake/orders"}, "it has a user, whose keys belong into"),
+        ({"location": "gs://lake/orders"}, "table.location' is in gs://, and table writers write"),
+        ({"location": "/a", "dead__letter": "abfss://c@a/dead"}, "dead.letter' is in abfss://"),
         ({"dead__letter": "dead"}, "or fail"),
         ({"format": "avro"}, "avro needs 'josefine.table.schema' or 'josefine.table.schema.reg"),
         ({"format": "avro", "schema": "id INT"}, "is an Avro schema or the path of an .avsc"),
@@ -117,3 +120,11 @@ def test_a_table_topics_configs_are_described_as_they_were_set() -> None:
     assert shown[PREFIX + "format"] == "raw"
     assert {key.name for key in TABLE_KEYS} <= shown.keys()
     assert resolve(config, TopicSettings()).table.target_lag_ms == 1_000
+
+
+def test_a_place_that_no_writer_writes_is_kept_where_an_earlier_version_took_it() -> None:
+    """So the table is shown as stopped, and does not vanish."""
+    config = [(PREFIX + "location", "gs://lake/orders")]
+
+    assert resolve(config, TopicSettings()).table.location == "gs://lake/orders"
+    assert described(config, TopicSettings())[PREFIX + "location"] == "gs://lake/orders"
