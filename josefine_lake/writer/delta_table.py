@@ -26,7 +26,7 @@ from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
-from josefine_lake.writer.merge import write
+from josefine_lake.writer.merge import INDEXED_BY_NAME, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
 from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
@@ -53,7 +53,6 @@ ATTEMPTS_MAX = 5
 PHYSICAL_NAMES = "delta.columnMapping.mode"
 CONSTRAINT = "delta.constraints."
 APPEND_ONLY = "delta.appendOnly"
-INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
 
 class MisfitError(ValueError):
@@ -233,7 +232,9 @@ class ChainedTable:
 
     def delete_rows(self, predicate: str) -> None:
         """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
-        self._ready().delete(predicate)
+        # Refused after any other commit, for the reason that `compact` has.
+        alone = CommitProperties(max_commit_retries=0)
+        self._ready().delete(predicate, commit_properties=alone)
 
     def compact(self, file_bytes: int, at_ms: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError, OSError."""
@@ -248,9 +249,24 @@ class ChainedTable:
         with Rewrite(self.folder, schema, self.indexed_columns, 2 * file_bytes, at_ms) as new:
             for group in groups:
                 new.copy(group)
-        # delta-rs refuses it if another commit has removed one of the files meanwhile.
-        gone = [each.removed(at_ms, data_change=False) for group in groups for each in group]
-        table.create_write_transaction([*gone, *new.closed], "append", table.schema())
+        old = [each for group in groups for each in group]
+        gone = [each.removed(at_ms, data_change=False) for each in old]
+        rules = _rules(table)
+        # Not by delta-rs's own retries: it commits a rewrite also after another one, as OPTIMIZE
+        # makes it, has removed the same files, and then each row is there twice.
+        properties = CommitProperties(max_commit_retries=0)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                table.create_write_transaction(
+                    [*gone, *new.closed], "append", table.schema(), commit_properties=properties
+                )
+                return
+            except CommitFailedError:
+                table.update_incremental()
+                there = {each.name for each in stored_files(table)}
+                is_theirs = not there.issuperset(each.name for each in old)
+                if is_theirs or _rules(table) != rules or attempt == ATTEMPTS_MAX:
+                    raise
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of
@@ -338,6 +354,12 @@ class ChainedTable:
 
     def _options(self) -> dict[str, str] | None:
         return dict(self.folder.options) or None
+
+
+def _rules(table: DeltaTable) -> tuple[object, ...]:
+    """What a rewrite of the table's files depends on, besides the files."""
+    configuration = table.metadata().configuration
+    return table.schema().to_json(), configuration, has_deleted_rows(table)
 
 
 def _stop(detail: str) -> StoppedError:
