@@ -19,22 +19,17 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
-from josefine_lake.writer.merge import write
+from josefine_lake.writer.merge import INDEXED_BY_NAME, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
-from josefine_lake.writer.table_files import (
-    StoredFile,
-    has_deleted_rows,
-    is_plain,
-    stored_files,
-)
+from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
 from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
@@ -58,7 +53,6 @@ ATTEMPTS_MAX = 5
 PHYSICAL_NAMES = "delta.columnMapping.mode"
 CONSTRAINT = "delta.constraints."
 APPEND_ONLY = "delta.appendOnly"
-INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
 
 
 class MisfitError(ValueError):
@@ -238,7 +232,9 @@ class ChainedTable:
 
     def delete_rows(self, predicate: str) -> None:
         """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
-        self._ready().delete(predicate)
+        # Refused after any other commit, for the reason that `compact` has.
+        alone = CommitProperties(max_commit_retries=0)
+        self._ready().delete(predicate, commit_properties=alone)
 
     def compact(self, file_bytes: int, at_ms: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError, OSError."""
@@ -254,22 +250,23 @@ class ChainedTable:
             for group in groups:
                 new.copy(group)
         old = [each for group in groups for each in group]
-        actions: list[AddAction | RemoveAction] = [*new.closed]
-        actions += [each.removed(at_ms, data_change=False) for each in old]
-        # Onto this version alone. By itself delta-rs puts it on top of an OPTIMIZE of the same
-        # files: each row would be in the table twice.
-        alone = CommitProperties(max_commit_retries=0)
+        gone = [each.removed(at_ms, data_change=False) for each in old]
+        rules = _rules(table)
+        # Not by delta-rs's own retries: it commits a rewrite also after another one, as OPTIMIZE
+        # makes it, has removed the same files, and then each row is there twice.
+        properties = CommitProperties(max_commit_retries=0)
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 table.create_write_transaction(
-                    actions, "append", table.schema(), commit_properties=alone
+                    [*gone, *new.closed], "append", table.schema(), commit_properties=properties
                 )
                 return
             except CommitFailedError:
-                newest = self._newest()
-                if attempt == ATTEMPTS_MAX or newest is None or not _has(newest, old, schema):
+                table.update_incremental()
+                there = {each.name for each in stored_files(table)}
+                is_theirs = not there.issuperset(each.name for each in old)
+                if is_theirs or _rules(table) != rules or attempt == ATTEMPTS_MAX:
                     raise
-                table = newest
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of
@@ -359,11 +356,10 @@ class ChainedTable:
         return dict(self.folder.options) or None
 
 
-def _has(table: DeltaTable, files: Collection[StoredFile], schema: pa.Schema) -> bool:
-    """Whether the table still has these files, with all of their rows, and these columns."""
-    names = {each.name for each in files} - {each.name for each in stored_files(table)}
-    is_same = pa.schema(table.schema().to_arrow()).equals(schema)
-    return not names and is_same and not has_deleted_rows(table)
+def _rules(table: DeltaTable) -> tuple[object, ...]:
+    """What a rewrite of the table's files depends on, besides the files."""
+    configuration = table.metadata().configuration
+    return table.schema().to_json(), configuration, has_deleted_rows(table)
 
 
 def _stop(detail: str) -> StoppedError:

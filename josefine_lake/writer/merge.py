@@ -2,16 +2,18 @@
 
 Either is one Delta commit with the given properties, so rows and offsets are there together. The
 files of a merge are made here (`upsert`), except those of tables with a change data feed or
-deletion vectors, or with files elsewhere: delta-rs merges these.
+deletion vectors, or with files elsewhere: delta-rs merges these. Its bounds of floats leave NaN
+out, and readers lose such rows, so a table that it merges has none for top-level floats.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, WriterProperties
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Schema, WriterProperties
 
 from josefine_lake.writer.changes import DELETED, Changes
 from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from pipelines.storage.folders import TableFolder
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
+INDEXED_BY_NAME = "delta.dataSkippingStatsColumns"
+WITHOUT_BOUNDS = ColumnProperties(statistics_enabled="NONE")
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def write(
@@ -38,8 +43,9 @@ def write(
         changes = files[0]
         stored = stored_files(table)
         if _is_by_delta_rs(table) or not all(map(is_plain, stored)):
+            floats = leave_out_floats(table, columns_max)
             before = table.version()
-            _merge(table, changes, properties, removed)
+            _merge(table, changes, properties, removed, floats)
             if table.version() != before:
                 return
             files = ()  # it makes no commit if no row changes
@@ -56,8 +62,31 @@ def _is_by_delta_rs(table: DeltaTable) -> bool:
     return feed.lower() == "true" or has_deleted_rows(table)
 
 
+def leave_out_floats(table: DeltaTable, columns_max: int) -> list[str]:
+    """The columns of floats. Where there are any, the table's property with the columns that have
+    bounds names none of them afterwards: a bound that only some files lack is null to delta-rs."""
+    schema = pa.schema(table.schema().to_arrow())
+    floats = [each.name for each in schema if pa.types.is_floating(each.type)]
+    wanted = table.metadata().configuration.get(INDEXED_BY_NAME)
+    if wanted is None:
+        # Other types have no bounds, or not in delta-rs's files; other names would need quotes.
+        plain = [each.name for each in schema if not pa.types.is_nested(each.type)]
+        names = [name for name in plain if _PLAIN_NAME.fullmatch(name)]
+        names = names if columns_max < 0 else names[:columns_max]
+    else:
+        names = [name.strip() for name in wanted.split(",")]
+    left = ",".join(name for name in names if name.strip("`") not in floats)
+    if floats and left not in (wanted, ""):
+        table.alter.set_table_properties({INDEXED_BY_NAME: left})
+    return floats
+
+
 def _merge(
-    table: DeltaTable, changes: Changes, properties: CommitProperties, removed: Collection[str]
+    table: DeltaTable,
+    changes: Changes,
+    properties: CommitProperties,
+    removed: Collection[str],
+    floats: Sequence[str],
 ) -> None:
     same = same_row(changes.keys)
     gone = f"s.{quoted(DELETED)}"
@@ -74,7 +103,11 @@ def _merge(
             target_alias="t",
             # The changes are in memory, so files without any of their keys can be skipped.
             streamed_exec=False,
-            writer_properties=WriterProperties(compression="ZSTD", compression_level=1),
+            writer_properties=WriterProperties(
+                compression="ZSTD",
+                compression_level=1,
+                column_properties=dict.fromkeys(floats, WITHOUT_BOUNDS) or None,
+            ),
             commit_properties=properties,
         )
         .when_matched_delete(f"{gone} AND {later}")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.writer.changes import DELETED, PendingChanges
+from josefine_lake.writer.merge import CHANGE_FEED
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.offset_chain import Commit
 from tests.unit.josefine_lake.writer.filtered_rows import (
@@ -72,7 +73,7 @@ def parameters(how: Filter) -> list[Any]:
     return [] if how[1] in ("null", "valid") else [how[2]]
 
 
-@pytest.mark.parametrize("how", ["appended", "compacted", "merged"])
+@pytest.mark.parametrize("how", ["appended", "compacted", "merged", "merged by delta-rs"])
 def test_a_row_with_nan_is_found_in_the_row_group_of_one_other_value(
     tmp_path: Path, how: str
 ) -> None:
@@ -84,7 +85,9 @@ def test_a_row_with_nan_is_found_in_the_row_group_of_one_other_value(
     table = table_of(tmp_path / "table", files)
     if how == "compacted":
         table = compacted(tmp_path / "table")
-    elif how == "merged":
+    elif how.startswith("merged"):
+        if how != "merged":
+            table.alter.set_table_properties({CHANGE_FEED: "true"})
         table = merged(tmp_path / "table", {**files[0][0], "id": 0})
     dataset = table.to_pyarrow_dataset()
 
