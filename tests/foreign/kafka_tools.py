@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from tests.support.maven import NoJarsError, jars_of
 
 BROKERS = 3
 COUNT = 2_000
+ANSWERS = {"accept": 1, "reject": 1, "renew": 2}
+"""How often a record of a share group is answered. Released ones are left out: the tool gets one of
+the next deliveries after its lock has ended, with Apache Kafka's brokers, too."""
 TOOL_SECONDS = 180
 PACKAGE = "org.apache.kafka.tools"
 
@@ -96,6 +100,12 @@ class Tools:
         counted = ("--topic", self.topic, "--max-messages", str(COUNT), "--group-id", self.topic)
         return self.events("VerifiableConsumer", *counted, *arguments)
 
+    def share(self, *arguments: str) -> list[dict[str, Any]]:
+        """What the verifiable share consumer said, in a group that starts at the beginning."""
+        where = ("--topic", self.topic, "--group-id", self.topic)
+        start = ("--offset-reset-strategy", "earliest")
+        return self.events("VerifiableShareConsumer", *where, *start, *arguments)
+
 
 def _outcome(case: Callable[[Tools], None], tools: Tools) -> Outcome:
     try:
@@ -154,6 +164,39 @@ def _consumed(*arguments: str) -> Callable[[Tools], None]:
     return case
 
 
+def _shared(pattern: str, *arguments: str) -> Callable[[Tools], None]:
+    """All records by one member that answers each by its offset: that entry of the pattern. A
+    renewal is an answer before the next entry."""
+
+    def case(tools: Tools) -> None:
+        tools.make_topic(tools.topic, 3)
+        sent = [each for each in tools.produce() if each["name"] == "producer_send_success"]
+        answers = pattern.split(",")
+        wanted = Counter[tuple[int, int]]()
+        for each in sent:
+            answer = answers[each["offset"] % len(answers)]
+            wanted[each["partition"], each["offset"]] = ANSWERS[answer]
+        explicit = ("--ack-pattern", pattern) if pattern != "accept" else ()
+        events = tools.share(
+            "--verbose", "--max-messages", str(wanted.total()), *explicit, *arguments
+        )
+        read = [each for each in events if each["name"] == "record_data"]
+        assert {(each["partition"], each["offset"], each["value"]) for each in read} == {
+            (each["partition"], each["offset"], each["value"]) for each in sent
+        }
+        assert Counter((each["partition"], each["offset"]) for each in read) == wanted
+        answered = [each for each in events if each["name"] == "offsets_acknowledged"]
+        assert all(each["success"] for each in answered), answered
+        assert wanted == Counter(
+            (part["partition"], offset)
+            for each in answered
+            for part in each["partitions"]
+            for offset in part["offsets"]
+        )
+
+    return case
+
+
 def _copied(*arguments: str) -> Callable[[Tools], None]:
     def case(tools: Tools) -> None:
         target = f"{tools.topic}-copy"
@@ -199,6 +242,21 @@ def _performed(*arguments: str) -> Callable[[Tools], None]:
     return case
 
 
+def _performed_shared(*arguments: str) -> Callable[[Tools], None]:
+    def case(tools: Tools) -> None:
+        tools.make_topic(tools.topic, 3)
+        tools.produce()
+        tools.share("--max-messages", "0")  # only sets where the group starts
+        said = tools(
+            "ShareConsumerPerformance", "--bootstrap-server", tools.bootstrap,
+            "--topic", tools.topic, "--group", tools.topic, "--num-records", str(COUNT),
+            "--timeout", "60000", *arguments,
+        )  # fmt: skip
+        assert f", {COUNT}, " in said, said
+
+    return case
+
+
 def _cases() -> Iterator[tuple[str, Callable[[Tools], None]]]:
     yield "ClientCompatibilityTest", _compatible
     for acks in ("-1", "1", "0"):
@@ -220,6 +278,14 @@ def _cases() -> Iterator[tuple[str, Callable[[Tools], None]]]:
     yield "EndToEndLatency", _measured
     yield "ProducerPerformance and ConsumerPerformance", _performed()
     yield "ProducerPerformance transactions", _performed("--transactional-id", "perf")
+    for mode in ("auto", "async", "sync"):
+        case = _shared("accept", "--acknowledgement-mode", mode)
+        yield f"VerifiableShareConsumer {mode}", case
+    for pattern in ("accept,reject", "renew,accept"):
+        case = _shared(pattern, "--acknowledgement-mode", "sync")
+        yield f"VerifiableShareConsumer {pattern}", case
+    yield "ShareConsumerPerformance", _performed_shared()
+    yield "ShareConsumerPerformance 3 members", _performed_shared("--threads", "3")
 
 
 CASES: Mapping[str, Callable[[Tools], None]] = dict(_cases())
