@@ -4,51 +4,25 @@ The partition's leader asks the share coordinator; batches replace what is store
 records. Only brokers send it (CLUSTER_ACTION).
 """
 
-from collections.abc import Mapping
-
-from josefine_broker.api.shared.share_states import answer_states, keys_of, results_of
+from josefine_broker.api.shared.share_states import StateAnswers
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
-from josefine_broker.engine.coordinators.share_states_host import Outcome, refused
 from josefine_broker.engine.groups.share import stored
 from josefine_broker.engine.groups.share.states import RecordState
-from josefine_broker.engine.groups.share.values import ShareKey, ShareState, StateBatch
+from josefine_broker.engine.groups.share.values import ShareState, StateBatch
 from josefine_broker.wire.entities import write_share_group_state as e
 
 STORED = frozenset(state.value for state in RecordState if state is not RecordState.ACQUIRED)
 """The numbers of states: a lock is not stored."""
 
 
+_ANSWERS = StateAnswers(e.WriteShareGroupStateResponse, e.WriteStateResult, e.PartitionResult)
+refuse = _ANSWERS.refuse
+
+
 def handle(ctx: Context, info: RequestInfo, request: e.WriteShareGroupStateRequest) -> object:
     """Answered when it is committed; errors are per partition."""
-    return answer_states(
-        ctx,
-        request,
-        lambda part: stored.written(_state(part)),
-        lambda outcomes: _answer(request, outcomes),
-    )
-
-
-def refuse(
-    request: e.WriteShareGroupStateRequest, error: KafkaError
-) -> e.WriteShareGroupStateResponse:
-    """The answer when the whole request is refused."""
-    keys = keys_of(request)
-    return _answer(request, dict.fromkeys(keys, refused(error)))
-
-
-def _answer(
-    request: e.WriteShareGroupStateRequest, outcomes: Mapping[ShareKey, Outcome]
-) -> e.WriteShareGroupStateResponse:
-    return e.WriteShareGroupStateResponse(
-        results=results_of(request, outcomes, e.WriteStateResult, _result)
-    )
-
-
-def _result(outcome: Outcome, partition: int) -> e.PartitionResult:
-    return e.PartitionResult(
-        partition=partition, error_code=outcome.code, error_message=outcome.message
-    )
+    return _ANSWERS.change(ctx, request, lambda part: stored.written(_state(part)))
 
 
 def _state(part: e.PartitionData) -> ShareState:

@@ -115,6 +115,7 @@ def share(*consumers: GroupConsumer) -> bool:
     return sorted(owned) == list(range(PARTITIONS)) and all(each.assigned() for each in consumers)
 
 
+@pytest.mark.long_proof(share=2)
 def test_subscriber_reads_commits_and_is_resumed_where_it_was(
     one_broker: Broker, subscribe: Subscribe
 ) -> None:
@@ -133,6 +134,7 @@ def test_subscriber_reads_commits_and_is_resumed_where_it_was(
     assert values(read) == after  # what was committed is not read again
 
 
+@pytest.mark.long_proof(share=2)
 def test_two_members_share_the_partitions_and_who_is_left_has_them_all(
     one_broker: Broker, subscribe: Subscribe, stack: ExitStack
 ) -> None:
@@ -172,6 +174,7 @@ def test_cooperative_member_gives_up_only_what_another_takes(
     assert given_up == second.assigned()
 
 
+@pytest.mark.long_proof(share=2)
 def test_static_member_comes_back_to_its_partitions_and_the_others_notice_nothing(
     one_broker: Broker, subscribe: Subscribe, stack: ExitStack
 ) -> None:
@@ -198,6 +201,7 @@ def test_static_member_comes_back_to_its_partitions_and_the_others_notice_nothin
     assert share(other, again)
 
 
+@pytest.mark.long_proof(share=2)
 def test_members_go_on_behind_a_restart_of_their_only_broker(
     tmp_path_factory: pytest.TempPathFactory, subscribe: Subscribe, stack: ExitStack
 ) -> None:
@@ -217,6 +221,7 @@ def test_members_go_on_behind_a_restart_of_their_only_broker(
     poll_until(lambda read: values(read) >= after, "the new records", consumer)
 
 
+@pytest.mark.long_proof(share=2)
 def test_commits_outlive_the_coordinator(
     group_cluster: Cluster, subscribe: Subscribe, stack: ExitStack
 ) -> None:

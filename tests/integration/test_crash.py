@@ -104,6 +104,7 @@ def read_all(broker: BrokerProcess, topic: str) -> dict[int, list[tuple[int, int
     return places
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize("overrides", [{}, {"log__flush_messages": 1}], ids=["page cache", "fsync"])
 def test_nothing_acknowledged_is_lost_and_offsets_never_go_back(
     tmp_path: Path, overrides: dict[str, object]

@@ -126,6 +126,7 @@ def memory_kib(bootstrap: str, topic: str, count: int, reader: str = READER) -> 
     return taken
 
 
+@pytest.mark.long_proof(share=2, among="long journals")
 @pytest.mark.parametrize(
     "count",
     [100_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])],
@@ -142,6 +143,7 @@ def test_long_journal_is_streamed_in_bounded_memory(bootstrap: str, count: int) 
     assert long - short < GROWTH_KIB_MAX
 
 
+@pytest.mark.long_proof(share=2, among="long journals")
 @pytest.mark.parametrize(
     "count",
     [100_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])],

@@ -22,6 +22,7 @@ from tests.support.versions import TIMEOUT_S, TOPICS, facts
 VERSIONS = sorted(each for each in Path("tests/golden/versions").iterdir() if each.is_dir())
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda each: each.name)
 def test_what_an_earlier_version_wrote_is_all_there_and_goes_on(
     tmp_path: Path, version: Path

@@ -201,6 +201,7 @@ print(sum(rows.num_rows for each in reader.partitions() for rows in reader.read(
 NOT_OF_CONNECTORS = ("uvloop", "aiohttp", "pydantic", "sqlglot", "typer", "yaml", "delta")
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize(
     ("name", "given", "program", "printed", "missing"),
     [
@@ -226,6 +227,7 @@ def test_each_library_imports_and_works_with_what_its_metadata_requires_and_no_m
     assert {each.name for each in packages.iterdir()} & {*missing} == set()
 
 
+@pytest.mark.long_proof(share=2, among="installations")
 def test_the_broker_and_its_commands_need_no_distribution_but_the_client(
     shipped: Path, tmp_path: Path
 ) -> None:
@@ -249,6 +251,7 @@ def test_the_broker_and_its_commands_need_no_distribution_but_the_client(
         )
 
 
+@pytest.mark.long_proof(share=2, among="installations")
 def test_pipelines_are_written_and_linted_with_what_their_metadata_requires(
     shipped: Path, tmp_path: Path
 ) -> None:
@@ -324,6 +327,7 @@ def test_installed_demo_and_broker_find_the_shipped_configuration(
     assert runs.stderr.splitlines()[-1] == (f"error: {not_installed('pyspark')}")
 
 
+@pytest.mark.long_proof(share=2, among="installations")
 def test_a_demo_without_its_packages_says_how_to_get_them(josefine: Path, tmp_path: Path) -> None:
     done = run_in(josefine, tmp_path, "demo")
 
@@ -335,6 +339,7 @@ def test_a_demo_without_its_packages_says_how_to_get_them(josefine: Path, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long_proof(share=2, among="installations")
 def test_packages_of_a_users_repository_and_those_of_the_wheel_do_not_hide_each_other(
     josefine: Path, repository: Path
 ) -> None:
@@ -381,6 +386,7 @@ def owners(josefine: Path, repository: Path, variables: Variables) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.long_proof(share=2, among="installations")
 def test_editable_install_keeps_the_names_of_the_folders(shipped: Path, tmp_path: Path) -> None:
     """By `pip install -e .` without the mode that ./build.sh asks for."""
     linked_environment(tmp_path, without=OPTIONAL)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.support.cluster import REPLICATED
 from tests.support.namespaces import CLIENT, Lab, NamespaceCluster
@@ -40,6 +42,7 @@ def _idle_bytes_per_s(cluster: NamespaceCluster) -> float:
     return _bytes_per_s(cluster, WINDOW_S)
 
 
+@pytest.mark.long_proof(share=3, among="lives of clusters")
 def test_idle_traffic_does_not_grow_with_partitions(tmp_path: Path) -> None:
     """Checklist row 39."""
 

@@ -6,6 +6,8 @@ import json
 import resource
 from pathlib import Path
 
+import pytest
+
 from josefine_broker.client.io_blocking import BlockingClient, NewTopic
 from tests.integration.test_no_file_handles import SEGMENT, Writer, limit_handles
 from tests.support.cluster import REPLICATED, Cluster
@@ -14,6 +16,7 @@ from tests.support.waiting import wait_until
 TOPIC = "t"
 
 
+@pytest.mark.long_proof(share=3, among="lives of clusters")
 def test_leader_without_file_handles_hands_over_and_says_why(tmp_path: Path) -> None:
     with Cluster(tmp_path, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as admin:

@@ -60,6 +60,7 @@ def come_back(world: World, order: tuple[int, ...]) -> None:
     world.settle()
 
 
+@pytest.mark.long_proof(share=5)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("damage", [flipped, end_flipped, lost])
 @pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
@@ -81,6 +82,7 @@ class Mutant:
     new: str
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -65,7 +65,7 @@ def test_every_mutant_finds_the_line_that_it_breaks() -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.long_proof(share=8)
+@pytest.mark.long_proof(share=12)
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: mutant.breaks)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
     assert caught_by(mutant) is not None, f"nobody noticed that this is broken: {mutant.breaks}"

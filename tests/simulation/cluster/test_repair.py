@@ -98,6 +98,7 @@ def look_everywhere(world: World, topic: str) -> None:
             offset += 1
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
 @pytest.mark.parametrize("byte", [9, 20, 40, 70], ids=lambda each: f"byte {each}")
 def test_flips_at_a_different_place_of_each_replica_are_repaired(topic: str, byte: int) -> None:
@@ -120,6 +121,7 @@ def test_flips_at_a_different_place_of_each_replica_are_repaired(topic: str, byt
     world.settle()
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("harm", [flip, remove, shorten])
 @pytest.mark.parametrize("topic", ["synced-0", "cached-0"])
 def test_sealed_segments_damaged_on_every_stopped_broker_are_repaired_after_the_start(
@@ -159,6 +161,7 @@ UNSYNCED_HARMS = {
 """Which batch is damaged on which replica."""
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("where", UNSYNCED_HARMS.values(), ids=UNSYNCED_HARMS.keys())
 @pytest.mark.parametrize(
     ("topic", "power"),
@@ -252,6 +255,7 @@ LIVES = range(3_000, 3_012)
 SEARCHED = 30
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("seed", LIVES)
 def test_disks_that_decay_under_running_brokers_lose_nothing(seed: int) -> None:
     """No damaged record is read, every one stays readable, all replicas are equal in the end."""
@@ -262,6 +266,7 @@ def test_disks_that_decay_under_running_brokers_lose_nothing(seed: int) -> None:
     assert world.met["log rotten"]
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize("seed", [29, 38, 47, 72])
 def test_disks_that_decay_between_kills_and_starts_lose_nothing(seed: int) -> None:
     """Seeds that found something: a leader without the producers (38) or the epochs (29, 72) after
@@ -289,6 +294,7 @@ def decay_between_kills(number: int) -> World:
     return simulate(seed, faults=replace(drawn, **ROT, **without))
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("number", FOUND)
 def test_kills_and_decaying_disks_in_the_same_life_lose_nothing(number: int) -> None:
     """Seeds that found something (docs/decisions/0019-repair-of-damaged-logs.md)."""
@@ -302,6 +308,7 @@ def test_history_of_a_campaign_that_found_something(seed: int) -> None:
     assert simulate_kind(seed).met["log rotten"]
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("seed", [44040, 44484, 44629, 46106, 46805, 48012])
 def test_history_of_a_campaign_in_which_logs_differed(seed: int) -> None:
     """An epoch that had flipped to a later one (44040), a repair that started again and cut the log
@@ -363,6 +370,7 @@ MUTANTS = (
 )
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
 def test_a_broken_rule_of_repair_is_noticed(mutant: Mutant) -> None:
     with mutated(mutant):
@@ -421,6 +429,7 @@ START_MUTANTS = (
 )
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("mutant", START_MUTANTS, ids=lambda mutant: mutant.breaks)
 def test_a_broken_rule_of_a_start_is_noticed(mutant: Mutant) -> None:
     with mutated(mutant):

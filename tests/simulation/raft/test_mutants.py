@@ -46,7 +46,7 @@ def checker_in(error: BaseException) -> str | None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.long_proof(share=4)
+@pytest.mark.long_proof(share=8)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
 def test_a_broken_rule_is_caught(mutant: Mutant) -> None:
     with mutated(mutant):

@@ -34,6 +34,7 @@ SOURCES = [
 ]
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_spark_has_the_positions_and_the_reasons_of_the_pure_function(spark):
     rows = [tuple(source.get(name) for name in SOURCE_NAMES) for source in SOURCES]
     frame = spark.createDataFrame(
@@ -59,7 +60,7 @@ def sink(column):
     )  # fmt: skip
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize(("column", "wins"), [("position", True), ("file", False)])
 def test_an_upsert_crosses_a_rollover_only_by_the_position(spark, tmp_path, column, wins):
     """An update and a delete after 999999, in one batch and in two."""

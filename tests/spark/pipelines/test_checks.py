@@ -79,7 +79,7 @@ DEATHS = ("mid_commit:1", "mid_commit:2")
 EVERY_DEATH = pytest.param((*DEATHS, "after_commit_before_log"), marks=pytest.mark.slow)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize("deaths", [DEATHS, EVERY_DEATH], ids=["some", "every"])
 def test_rows_are_counted_left_out_and_lettered_once_whatever_is_killed(lab, deaths):
     write(lab, CHECKS)
@@ -95,7 +95,7 @@ def test_rows_are_counted_left_out_and_lettered_once_whatever_is_killed(lab, dea
     assert result.sinks["rows"].checked.keys() == {"known", "small", "early", "told"}
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize(
     ("action", "more", "said"),
     [

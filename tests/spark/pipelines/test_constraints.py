@@ -13,7 +13,7 @@ SMALL = "mode: append, constraints: { small: id < 25 }"
 FEW = "keys: [k]\n    constraints: { few: records <= 5 }"
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_batch_that_breaks_a_constraint_stops_with_its_name_and_loses_nothing(lab):
     lab.write_file(**{"mode: append": SMALL})

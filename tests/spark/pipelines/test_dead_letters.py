@@ -99,7 +99,7 @@ def test_with_on_error_fail_the_first_bad_record_stops_the_run_before_anything_i
     assert lab.arrow("rows").num_rows == 0
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_deleted_table_of_dead_letters_stops_and_the_user_says_to_go_on_without_them(lab):
     lab.produce(4)
     lab.produce_raw(1, b"not json")
@@ -119,7 +119,7 @@ def test_a_deleted_table_of_dead_letters_stops_and_the_user_says_to_go_on_withou
     assert lab.chain_ends("dead", "dead_letter.events") == lab.topic_ends()
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_the_letters_table_has_a_commit_for_batches_with_letters_and_one_that_goes_back_stops(lab):
     """The sinks' commits say the rest: up to where letters were seen to, and what there was."""
     lab.produce(8)

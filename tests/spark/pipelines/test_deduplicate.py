@@ -93,6 +93,7 @@ def test_the_table_is_the_same_however_batches_are_cut(spark, tmp_path):
         assert len(entries) == len(batches)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_without_a_time_a_key_is_there_once_for_ever(spark, tmp_path):
     path = str(tmp_path / "t")
     one, other = ("a", 1, BEGIN, 5, None), ("a", 1, BEGIN + timedelta(days=900), 4, None)
@@ -102,6 +103,7 @@ def test_without_a_time_a_key_is_there_once_for_ever(spark, tmp_path):
     assert [row[3] for row in found(spark, path)] == [4, 6]
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_files_of_other_times_are_not_read(spark, tmp_path):
     """A batch of a day finds its copies although the files of the days before are gone."""
     path = tmp_path / "t"
@@ -118,7 +120,7 @@ def test_files_of_other_times_are_not_read(spark, tmp_path):
         )
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_kills_and_a_lost_checkpoint_bring_no_copy_in(lab):
     lab.write_file(on_error="fail", sinks=SINKS)
     lab.produce(30)

@@ -64,7 +64,7 @@ def made(count: int, factor: int) -> list[tuple[int, int | None]]:
     return [(n, None if n % 3 == 0 else n * factor) for n in range(count)]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_deploy_swaps_rows_and_offsets_and_can_be_taken_back(lab):
     """Each run after a step continues where the table is: no record is missing, none twice."""
     files = Files(lab)

@@ -64,7 +64,7 @@ def test_each_commit_names_the_offsets_it_continues_from(lab):
     assert set(entries[0].metadata["topic_ids"]) == {lab.topic}
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize("rows", [27, *(pytest.param(n, marks=pytest.mark.slow) for n in (17, 40))])
 def test_a_lost_checkpoint_neither_repeats_nor_loses_a_row(lab, rows):
     """Checklist row 88. Also with other batch sizes than before."""
@@ -78,6 +78,7 @@ def test_a_lost_checkpoint_neither_repeats_nor_loses_a_row(lab, rows):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_removed_commits_entry_is_replayed_and_skipped(lab):
     lab.produce(60)
     lab.run(rows=40)
@@ -90,6 +91,7 @@ def test_a_removed_commits_entry_is_replayed_and_skipped(lab):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_removed_offsets_entry_stops_with_both_maps_and_trusting_the_table_settles_it(lab):
     lab.produce(60)
     lab.run(rows=40)
@@ -110,6 +112,7 @@ def test_a_removed_offsets_entry_stops_with_both_maps_and_trusting_the_table_set
     assert (lab.directory / "checkpoints" / "lab.rows.set-aside-1" / "offsets" / "0").exists()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_commits_of_others_do_not_hide_the_chain(lab):
     """OPTIMIZE and VACUUM between runs, then a lost checkpoint: the walk back passes them."""
@@ -125,6 +128,7 @@ def test_commits_of_others_do_not_hide_the_chain(lab):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_restored_table_is_read_on_from_the_restored_offsets(lab):
     lab.produce(80)
@@ -141,6 +145,7 @@ def test_a_restored_table_is_read_on_from_the_restored_offsets(lab):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_batch_whose_rows_are_all_filtered_still_moves_the_chain(lab):
     """Also of a driver that was killed before, while it wrote its first offsets."""
@@ -156,6 +161,7 @@ def test_a_batch_whose_rows_are_all_filtered_still_moves_the_chain(lab):
     assert lab.chain_ends("rows", "rows") == lab.topic_ends()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_new_partition_is_read_from_its_first_record(lab):
     lab.produce(40)
@@ -186,6 +192,7 @@ def test_a_recreated_topic_stops_and_trusting_the_table_reads_the_new_one(lab):
     assert lab.chain_ends("rows", "rows") == lab.topic_ends()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_topic_that_leaves_keeps_its_place_and_returns_without_repeats(lab):
     other = f"{lab.topic}-other"
@@ -209,6 +216,7 @@ def test_a_topic_that_leaves_keeps_its_place_and_returns_without_repeats(lab):
     assert sorted(lab.arrow("rows")["id"].to_pylist()) == list(range(80))
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_of_two_runs_at_once_one_stops_and_nothing_is_written_twice(lab):
     """Two checkpoints, one table: between two batches of a run, another run reads to the end."""
@@ -234,6 +242,7 @@ def test_of_two_runs_at_once_one_stops_and_nothing_is_written_twice(lab):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_version_that_delta_skips_without_an_error_is_noticed(lab):
     lab.produce(10)
@@ -250,6 +259,7 @@ def test_a_version_that_delta_skips_without_an_error_is_noticed(lab):
     assert lab.arrow("rows").num_rows == 10
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_an_own_transaction_whose_log_entries_are_gone_is_a_stop_not_a_fresh_start(lab):
     """Old log entries cleaned away behind a Delta checkpoint; the hint beside the table speaks."""
@@ -271,6 +281,7 @@ def test_an_own_transaction_whose_log_entries_are_gone_is_a_stop_not_a_fresh_sta
     assert f'"end": {{"{lab.topic}": {{"0": 5, "1": 5}}}}' in str(stopped.value)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_table_deleted_behind_a_run_that_died_in_its_first_batch_stops_the_next(lab):
     """Its checkpoint had gone on from the table's end and has no other batch: the next run took

@@ -83,7 +83,7 @@ def test_elements_are_rows_once_and_bad_ones_dead_letters_with_their_index(
     assert result.sinks["rows"].records == 6
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_replay_makes_the_rows_of_the_bad_elements_alone(spark, started, table):
     started()
     for _ in range(2):

@@ -52,6 +52,7 @@ def place_of(text: str, expression: str) -> str:
     return f"lab.yaml:{line}:{text.splitlines()[line - 1].index(expression) + 1}"
 
 
+@pytest.mark.long_proof(share=5)
 @pytest.mark.parametrize(
     ("expression", "bad", "told", "advice"),
     [
@@ -92,6 +93,7 @@ def test_the_record_and_the_expression_are_named(
     assert "nothing of this batch was written" in message
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_function_that_fails_names_the_record(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(FUNCTION)
     lab = FilesLab(spark, tmp_path, FILE.format(what='python: "own.py:doubled"'), ["ev"])
@@ -110,6 +112,7 @@ WINDOW = """
 """
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_window_that_fails_names_the_record(spark: SparkSession, tmp_path: Path) -> None:
     """Its rows have no record: the batch's records are computed again, without the state."""
     second = next(line for line in FILE.splitlines() if line.startswith("  second:"))

@@ -107,7 +107,7 @@ def test_each_kind_of_error_makes_a_dead_letter_of_its_record_alone(
     assert (totals.rows, totals.dead_letters) == (4, 5)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_one_sink_leaves_a_record_out_and_gets_it_by_a_replay_of_the_corrected_file(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_kill_between_dead_letters_and_rows_loses_and_doubles_nothing(
     assert [each[0] for each in letters(lab)] == [1700]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_the_arithmetic_of_a_merge_names_the_record_that_breaks_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -214,6 +214,7 @@ tests:
 """
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_test_of_the_file_leaves_out_what_a_run_does(spark: SparkSession, tmp_path: Path) -> None:
     lab = lab_of(spark, tmp_path, "int(n) as out", TESTS)
 

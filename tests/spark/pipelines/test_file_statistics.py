@@ -28,7 +28,7 @@ FILTERS = [
 STRUCTS = [{"x": 1, "deep": {"y": float("nan")}}, None, {"x": -1, "deep": None}]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_spark_finds_the_rows_of_its_filters(spark: SparkSession, tmp_path: Path) -> None:
     values = {name: [None, *each] for name, (_, each) in KINDS.items()}
     values |= {"st": STRUCTS, "bin": [b"\x01", None], "l": [[1], None]}

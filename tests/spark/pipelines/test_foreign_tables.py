@@ -96,6 +96,7 @@ def test_columns_that_the_rows_lack_are_filled_by_the_table_and_stay(
     )
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_column_that_the_sink_writes_no_more_is_null_in_each_row_that_changes(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -144,6 +145,7 @@ def lab_schema(spark: SparkSession, folder: Path) -> object:
     return spark.read.format("delta").load(f"{folder}/lake").schema
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_columns_and_fields_that_came_are_added_with_what_the_table_needs_for_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -180,6 +182,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("columns", REFUSED)
 def test_a_table_that_cannot_take_the_rows_is_told_before_anything_is_made(
     spark: SparkSession, tmp_path: Path, columns: str
@@ -200,6 +203,7 @@ def test_a_table_that_cannot_take_the_rows_is_told_before_anything_is_made(
         assert lab.table().count() == 1
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize(
     ("mode", "select", "told"),
     [

@@ -207,6 +207,7 @@ trigger: {{ available_now: true }}
 """
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_records_of_several_schemas_are_read_by_their_registry(spark, tmp_path):
     records = [
         framed(1, encoded(parse_record(OLD), {"id": 1})),
@@ -316,6 +317,7 @@ def read_all(spark, source, values):
     )
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_changes_of_a_database_become_their_rows_and_the_rest_letters(spark, tmp_path):
     wide = envelope(transaction=["null", "string"])
     written = parse_record(wide)

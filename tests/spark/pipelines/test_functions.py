@@ -102,6 +102,7 @@ def test_rows_of_a_function_are_there_once_though_the_checkpoint_is_lost(
 BODY = OWN[OWN.index("    both") :]
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize(
     ("body", "told"),
     [
@@ -132,6 +133,7 @@ def test_what_is_wrong_with_a_function_is_told_before_a_run(
         plan(spark, read_pipeline(file, {"LAB": str(tmp_path)}))
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_file_that_cannot_be_imported_is_told_with_its_line(
     spark: SparkSession, tmp_path: Path
 ) -> None:

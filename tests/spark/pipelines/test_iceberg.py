@@ -97,6 +97,7 @@ def test_each_row_is_in_the_table_once_whatever_becomes_of_run_and_checkpoint(la
     assert folders(lab) == len([s for s in table(lab).snapshots() if s.summary["added-records"]])
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_column_comes_and_each_type_is_read_back_as_spark_wrote_it(lab: Lab) -> None:
     into_iceberg(lab)
     lab.produce(4)
@@ -146,6 +147,7 @@ def test_a_type_that_iceberg_lacks_stops_the_run_before_there_is_a_table(lab: La
     assert not (lab.directory / "warehouse").exists()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_chain_that_expiry_took_out_of_sight_stops_the_run_with_its_offsets(lab: Lab) -> None:
     into_iceberg(lab)
     lab.produce(6)
@@ -162,6 +164,7 @@ def test_a_chain_that_expiry_took_out_of_sight_stops_the_run_with_its_offsets(la
     assert json.dumps({"0": 3, "1": 3}) in str(caught.value)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_ends_are_moved_and_names_handed_on_by_the_catalog_alone(lab_without_spark: Lab) -> None:
     """`offsets set`, `status` and `--rename` of a real topic: no Spark is started."""
     lab = lab_without_spark
@@ -200,6 +203,7 @@ def test_ends_are_moved_and_names_handed_on_by_the_catalog_alone(lab_without_spa
         old.move(Commit(start={}, end=reached, txn_version=2))
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_the_files_own_tests_need_no_catalog(lab: Lab) -> None:
     file = "conf/pipelines/iceberg.yaml"
     pipeline = read_pipeline(file, {**os.environ, "LAKE": str(lab.directory)})

@@ -60,6 +60,7 @@ FAILPOINTS = (
 )
 
 
+@pytest.mark.long_proof(share=3, among="states of pipelines")
 @pytest.mark.parametrize(
     ("fails", "bytes_max"),
     [(EVERY_DAY, 4000), pytest.param(FAILPOINTS, 150, marks=pytest.mark.slow)],

@@ -99,7 +99,7 @@ FAILPOINTS = (
 )
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=3, among="states of pipelines")
 @pytest.mark.parametrize(
     ("fails", "bytes_max"),
     [(EVERY_DAY, 4000), pytest.param(FAILPOINTS, 110, marks=pytest.mark.slow)],
@@ -144,6 +144,7 @@ def test_plan_asks_spark_whether_the_join_would_run(lab):
 BOUNDS = " and p.at >= o.at and p.at <= o.at + interval 15 seconds"
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize(
     ("kind", "bound"),
     [

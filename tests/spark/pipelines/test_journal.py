@@ -138,6 +138,7 @@ DRIVER_PLACES = tuple(
 """Those that a driver comes by: tasks write the files, and migrations are the other's test."""
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_driver_that_dies_at_a_step_loses_and_repeats_nothing(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -229,6 +230,7 @@ def test_a_widened_topic_is_refused_in_a_run_from_python_and_of_the_command(
     assert not (tmp_path / topic).exists()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_an_offset_without_a_record_is_told_from_a_transaction_marker(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -257,6 +259,7 @@ def in_a_transaction(broker: BrokerProcess, topic: str) -> None:
     producer.commit_transaction()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_record_that_cannot_be_read_stops_its_partition_and_no_other(
     spark: SparkSession, broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 COUNT = 5_000
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize("is_kept", [False, True])
 def test_rows_and_reasons_are_those_of_the_format(
     spark: SparkSession, tmp_path: Path, is_kept: bool
@@ -58,6 +59,7 @@ def test_rows_and_reasons_are_those_of_the_format(
     assert by_source.where("_good").count() == COUNT - objects.null_count
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("with_objects", [False, True])
 def test_a_value_is_parsed_once(spark: SparkSession, with_objects: bool, is_kept: bool) -> None:
@@ -75,6 +77,7 @@ def test_a_value_is_parsed_once(spark: SparkSession, with_objects: bool, is_kept
     assert plan.optimizedPlan().toString().count("ArrowEvalPython") == (0 if with_objects else 1)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_columns_are_made_once_for_all_batches_of_a_context(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +103,7 @@ def test_columns_are_made_once_for_all_batches_of_a_context(
     assert len(calls) == 2
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_json_is_asked_for_where_records_are_decoded(spark: SparkSession) -> None:
     def asked(schema: str, **words: Any) -> dict[str, str]:
         placed = SimpleNamespace(text=schema)

@@ -517,6 +517,7 @@ EVERY_DAY = (
 Iceberg table, die every day in tests of their own."""
 
 
+@pytest.mark.long_proof(share=3, among="runs that die")
 @pytest.mark.parametrize("cell", EVERY_DAY, ids=str)
 def test_a_run_that_dies_in_some_cells_leaves_its_sink_as_the_model_says(lab, cell):
     """Checklist rows 88 and 89. Died in place: see `test_kill.py`."""

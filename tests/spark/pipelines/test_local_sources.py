@@ -51,7 +51,7 @@ def numbers(spark, lab: Path) -> list[int]:
     return sorted(row.n for row in spark.read.format("delta").load(f"{lab}/rows").collect())
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_lines_of_files_are_read_once_however_they_grow_and_whatever_dies(spark, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -79,6 +79,7 @@ def test_lines_of_files_are_read_once_however_they_grow_and_whatever_dies(spark,
         run_local(spark, tmp_path, words)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_path, monkeypatch):
     """The run dies between letters and rows, and somebody makes the file stricter. One sink: of
     two, that die together only where a process does, the other one would write its rows."""
@@ -99,7 +100,7 @@ def test_what_is_bad_since_its_letters_were_written_is_a_letter_too(spark, tmp_p
     assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out(
     spark, tmp_path, monkeypatch
 ):
@@ -119,7 +120,7 @@ def test_a_sink_that_reads_behind_the_others_has_a_letter_for_what_it_leaves_out
     assert sorted((row.offset, row.value) for row in dead) == [(9, b'{"N": 2}'), (18, b"not json")]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     words = (
         "    type: rate\n    rows_per_second: 2\n    start: { last: 30 }\n    limit: { rows: 12 }"
@@ -134,7 +135,7 @@ def test_a_rate_goes_on_where_the_table_ends(spark, tmp_path):
     assert found == list(range(found[0], found[0] + len(found)))
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_records_of_the_file_are_read_as_they_come(spark, tmp_path):
     words = "    type: memory\n    records:\n      - { value: { n: 1 } }\n      - { value: no }"
     run_local(spark, tmp_path, words)

@@ -78,6 +78,7 @@ def test_each_batch_is_joined_with_the_newest_version_and_what_is_written_stays(
         named_rows(spark, tmp_path, [1, 2, 2, 3, 1])
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_tests_in_the_file_and_the_plan_need_no_table(spark: SparkSession, tmp_path: Path) -> None:
     pipeline = read_pipeline(file_of(tmp_path, [1]), {"LAB": str(tmp_path)})
 

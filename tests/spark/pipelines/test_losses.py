@@ -10,7 +10,7 @@ from pipelines.base.errors import ChainError
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_lost_records_stop_the_run_and_are_recorded_once_when_it_may_pass_over_them(lab):
     lab.produce(20)
     lab.run()

@@ -158,6 +158,7 @@ def test_of_two_runs_at_once_one_stops_whatever_the_mode(lab, mode):
     assert wrong(lab, mode) == []
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize(
     "mode", ["upsert", *(pytest.param(each, marks=pytest.mark.slow) for each in ("merge", "scd2"))]
 )

@@ -45,6 +45,7 @@ def put_at(spark, lake: Lake, sides: Sides, end: int) -> str | None:
     return put(read_pipeline(lake.file, {}), sides, move, lambda: spark)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_an_end_goes_where_it_is_put_with_what_the_next_run_has_to_know(spark, tmp_path):
     """The dead letters' chain goes on with it, and stays where the sink goes back."""
     lake = Lake(tmp_path)

@@ -9,6 +9,7 @@ from pipelines.run.options import Wishes
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_sink_alone_leaves_the_others_and_a_later_run_takes_them_on_exactly_once(lab):
     lab.produce(20)
     lab.produce_raw(0, b"not json")

@@ -89,7 +89,7 @@ def lab(spark, tmp_path):
     return Lab(spark, tmp_path)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_timer_of_a_class_gives_its_row_when_the_watermark_passes_it(lab):
     lab.produce(("a", 0), ("a", 5), ("b", 6), ("c", 100))
 
@@ -176,6 +176,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_plan_names_what_spark_refuses_of_a_class(lab):
     (planned,) = plan(lab.spark, lab.read())
     assert planned.columns == (("k", "string"), ("n", "int"))

@@ -64,6 +64,7 @@ trigger: {{ available_now: true }}
 """
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize("others", ["skip", "dead_letter"])
 def test_framed_json_of_another_title_is_skipped_or_a_dead_letter_with_its_type(
     spark, tmp_path, others
@@ -121,6 +122,7 @@ def test_records_of_other_types_are_skipped_and_counted(spark, tmp_path):
     assert rows(spark, tmp_path / "dead", "offset", "reason") == [NOT_AVRO]
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_dead_letters_of_other_types_name_theirs_and_a_replay_with_skip_makes_no_row(
     spark, tmp_path
 ):

@@ -16,7 +16,7 @@ from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_renamed_pipeline_and_sink_go_on_where_the_old_names_ended(lab):
     """Without a word from the user nothing is read; the old names are refused from then on."""
     lab.produce(30)
@@ -43,6 +43,7 @@ def test_a_renamed_pipeline_and_sink_go_on_where_the_old_names_ended(lab):
         lab.run()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_checkpoint_in_the_old_place_is_used_by_its_pipeline_and_left_alone_by_another(lab):
     """`<checkpoint>/<sink>` of before; two pipelines with a sink of the same name share it."""

@@ -85,7 +85,7 @@ def die(spark, pipeline, fail: str) -> None:
         replays(spark, pipeline, (), Replay.run)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize(
     "deaths",
     [DEATHS, pytest.param(("mid_replay:0", *DEATHS), marks=pytest.mark.slow)],

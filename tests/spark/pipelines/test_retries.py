@@ -25,6 +25,7 @@ def disarmed():
     failpoints.arm(None, None)
 
 
+@pytest.mark.long_proof(share=2)
 @pytest.mark.parametrize("hit", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_write_whose_workers_die_is_made_again_and_writes_once(lab, hit):
     """The dead letters' append, the rows' append, the merge: whichever comes as the N-th."""
@@ -41,6 +42,7 @@ def test_a_write_whose_workers_die_is_made_again_and_writes_once(lab, hit):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_worker_that_does_not_connect_while_spark_plans_begins_the_run_again(lab):
     class NotConnected(JosefineKind):
@@ -127,6 +129,7 @@ def test_attempts_are_bounded_with_longer_pauses_and_the_last_failure_is_raised(
     assert made.pauses == [pause_s, 2 * pause_s, 3 * pause_s]
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(lab):
     made = Rewritten(lab)

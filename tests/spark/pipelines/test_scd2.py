@@ -88,7 +88,7 @@ def found(spark, path: str) -> list[tuple[Any, ...]]:
     return sorted((tuple(row)[:-1] for row in rows), key=str)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_the_history_is_the_same_in_whatever_batches_and_order_the_versions_come(spark, tmp_path):
     """Late ones, copies, ties, deletes and keys that come back; null keys and times, too."""
     rng = Random(12)
@@ -112,7 +112,7 @@ def test_the_history_is_the_same_in_whatever_batches_and_order_the_versions_come
         rng.shuffle(rows)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_batch_that_is_there_changes_no_row(spark, tmp_path):
     path = str(tmp_path / "t")
     rows = [("a", 1, 1, 0.5, {"x": 1}, False), ("a", 2, 1, None, None, True)]
@@ -123,7 +123,7 @@ def test_a_batch_that_is_there_changes_no_row(spark, tmp_path):
     assert found(spark, path) == model(rows)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_history_that_dies_and_loses_its_checkpoint_has_each_version_once(lab):
     lab.write_file(on_error="fail", sinks=SINKS)
     lab.produce(40)
@@ -160,7 +160,7 @@ tests:
 """
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_file_s_tests_see_versions_and_plan_refuses_columns_of_the_sinks_own(lab):
     lab.write_file(sinks=SINKS)
     lab.file.write_text(lab.file.read_text() + TESTS)

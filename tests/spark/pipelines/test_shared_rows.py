@@ -47,6 +47,7 @@ def test_two_sinks_at_the_same_offsets_read_each_record_once(lab, pipe_broker):
     assert _bytes(lab, pipe_broker, "out") < 1.5 * _bytes(lab, pipe_broker, "in")
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_sinks_that_have_come_apart_each_read_for_themselves(lab, pipe_broker):
     """A third batch of one sink alone, then both of them at different offsets."""
     lab.produce(60)
@@ -59,6 +60,7 @@ def test_sinks_that_have_come_apart_each_read_for_themselves(lab, pipe_broker):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_of_a_batch_that_fails_while_it_is_made_nothing_is_kept(lab):
     source = read_pipeline(lab.file, lab.environment(10)).sources["events"]
     before = _kept(lab)
@@ -70,6 +72,7 @@ def test_of_a_batch_that_fails_while_it_is_made_nothing_is_kept(lab):
         assert _kept(lab) <= before
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_of_a_state_s_batch_whose_records_cannot_be_read_again_nothing_is_kept(lab):
     pipeline = read_pipeline(lab.file, lab.environment(10))
     source, transform = pipeline.sources["events"], pipeline.transforms["rows"]
@@ -84,6 +87,7 @@ def test_of_a_state_s_batch_whose_records_cannot_be_read_again_nothing_is_kept(l
     assert _kept(lab) <= before
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_what_is_kept_is_let_go_whether_it_is_rows_or_a_cached_frame(lab, monkeypatch):
     """A local master keeps rows; elsewhere an executor may be lost, and the frame is cached."""
     before = _kept(lab)

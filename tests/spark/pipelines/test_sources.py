@@ -22,6 +22,7 @@ def offsets(lab: Lab) -> list[tuple[int, int]]:
     return sorted(zip(rows["_partition"].to_pylist(), rows["_offset"].to_pylist(), strict=True))
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_group_is_where_a_new_table_begins_and_no_start_moves_one_that_has_a_commit(
     lab: Lab,

@@ -33,6 +33,7 @@ def test_the_shared_environment_is_settled_before_the_first_stream_starts(lab):
     lab.check()
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_pattern_reads_every_topic_whose_whole_name_it_matches(lab):
     """A topic that only contains a match is not read."""

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_stop_request_ends_a_run_between_batches_and_the_next_run_goes_on(lab):
     lab.write_file(**{"available_now: true": "every: 200ms"})
     lab.produce(20)
@@ -90,7 +90,7 @@ def kill_the_jvm(process):
     os.kill(int(jvm), signal.SIGKILL)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_jvm_that_ends_under_a_run_is_one_sentence_and_the_next_run_goes_on(lab):
     process = running(lab)
 
@@ -107,7 +107,7 @@ def test_a_jvm_that_ends_under_a_run_is_one_sentence_and_the_next_run_goes_on(la
     lab.check()
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_one_sinks_failure_does_not_stop_the_others_and_the_next_run_makes_it_good(
     lab, monkeypatch
 ):

@@ -91,6 +91,7 @@ def test_each_topic_has_its_table_whatever_becomes_of_run_and_checkpoint(lab: La
         assert lab.chain_ends(topic, "out") == lab.topic_ends(topic), "those of its topic alone"
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_poisoned_table_stops_alone_and_catches_up_after_its_repair(lab: Lab) -> None:
     one, two, _ = by_topic(lab)
     sent = Sent(lab)
@@ -114,7 +115,7 @@ def test_a_poisoned_table_stops_alone_and_catches_up_after_its_repair(lab: Lab) 
     assert not family_said(registry(lab).said).held
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_table_with_the_rows_of_another_sink_is_held_in_each_run(lab: Lab) -> None:
     (one,) = by_topic(lab, 1)
     sent = Sent(lab)
@@ -131,7 +132,7 @@ def test_a_table_with_the_rows_of_another_sink_is_held_in_each_run(lab: Lab) -> 
     sent.check()
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_values_of_a_column_make_tables_and_bad_names_dead_letters(lab: Lab) -> None:
     lab.write_file("dead_letter", BY_COLUMN % "", **ELSEWHERE)
     values = ["de", "DE", "../up", "", "a/b", "_hidden", "x" * 201, "fr", r"nl\n"]

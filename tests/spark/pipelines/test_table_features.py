@@ -66,7 +66,7 @@ def write(lab: FilesLab, ids: range, value: float) -> None:
     frame.coalesce(1).write.format("delta").mode("append").save(f"{lab.folder}/from")
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_one_table_with_every_feature_has_each_row_once_for_two_readers(lab, spark):
     """All that delta-rs reads: type widening it refuses, UniForm needs a jar."""
     write(lab, range(8), 1.0)
@@ -96,6 +96,7 @@ def test_one_table_with_every_feature_has_each_row_once_for_two_readers(lab, spa
     assert sorted(zip(*columns, strict=True)) == expected
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_an_existing_table_gets_what_no_reader_has_to_know_and_nothing_of_a_refused_file(
     lab, spark
 ):

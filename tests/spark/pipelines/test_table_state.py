@@ -26,6 +26,7 @@ def commit(spark: Any, path: str, version: int) -> int:
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_commit_behind_it_has_no_state_to_compute(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     spark.range(3).write.format("delta").save(path)
@@ -40,6 +41,7 @@ def test_a_commit_behind_it_has_no_state_to_compute(spark: Any, tmp_path: Path) 
     assert spark.read.format("delta").load(path).count() == 12
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_the_session_goes_on_as_it_was_also_where_there_is_no_table(
     spark: Any, tmp_path: Path
 ) -> None:

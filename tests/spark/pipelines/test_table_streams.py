@@ -104,7 +104,7 @@ trigger: { available_now: true }
 """
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_one_run_carries_each_line_from_bronze_to_gold_once(spark, tmp_path):
     """The file names gold first. A driver dies in each sink, and each time all checkpoints go."""
     lab = FilesLab(spark, tmp_path, MEDALLION, ["lines"])
@@ -122,7 +122,7 @@ def test_one_run_carries_each_line_from_bronze_to_gold_once(spark, tmp_path):
     assert gold == {"A0": (10, 90), "A1": (10, 100)}
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_optimize_and_vacuum_of_what_was_read_make_no_rows(lab):
     for n in range(4):
         write(lab, n * 5, n * 5 + 5)
@@ -138,7 +138,7 @@ def test_optimize_and_vacuum_of_what_was_read_make_no_rows(lab):
     assert numbers(lab) == list(range(25))
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_deleted_rows_stop_the_sink_or_are_passed_over(lab):
     write(lab, 0, 10)
     lab.run()
@@ -157,7 +157,7 @@ def test_deleted_rows_stop_the_sink_or_are_passed_over(lab):
     assert numbers(lab) == list(range(14))
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_files_that_vacuum_deleted_before_they_were_read_stop_the_sink(lab):
     write(lab, 0, 5)
     lab.run()
@@ -173,7 +173,7 @@ def test_files_that_vacuum_deleted_before_they_were_read_stop_the_sink(lab):
     assert numbers(lab) == list(range(5))
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_table_that_was_created_again_stops_the_sink(lab):
     write(lab, 0, 5)
     lab.run()
@@ -206,6 +206,7 @@ def test_column_of_another_type_stops_the_sink_before_its_first_batch(lab):
 LATEST = SILVER.replace("stream: true\n", "stream: true\n    start: latest\n")
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_start_at_the_next_commit_is_kept_by_the_chain_alone(lab):
     """The driver dies on both sides of the commit of the position, and the checkpoint goes, too."""
     lab.write(LATEST)
@@ -224,7 +225,7 @@ def test_start_at_the_next_commit_is_kept_by_the_chain_alone(lab):
     assert numbers(lab) == list(range(10, 20))
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_start_at_a_time_reads_the_commits_since_then(lab):
     write(lab, 0, 5)
     write(lab, 5, 10)

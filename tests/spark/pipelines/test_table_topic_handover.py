@@ -43,7 +43,7 @@ trigger: {{ available_now: true }}
 """
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_pipeline_continues_the_table_of_a_table_topic_at_its_offsets(
     pipe_broker: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -96,7 +96,7 @@ UPSERT = FILE.replace("handed_over", "given_back").replace("[handed.over]", "[gi
 )  # fmt: skip
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_pipeline_continues_an_upsert_and_gives_the_table_back(
     pipe_broker: BrokerProcess, tmp_path: Path
 ) -> None:

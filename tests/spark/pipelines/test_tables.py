@@ -68,6 +68,7 @@ def _files_of_the_last_version(table: str) -> set[str]:
     return {Path(each).name for each in DeltaTable(table).file_uris()}
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_folder_that_a_kill_left_without_its_first_commit_becomes_the_table(lab):
     """Found by a random kill: Delta takes a folder with an empty `_delta_log` for a table."""
     for sink in ("rows", "sums"):
@@ -94,7 +95,7 @@ def test_a_table_with_other_columns_stops_before_anything_is_written(lab):
     )
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
     """One came, one grew, one went."""
     lab.produce(10)
@@ -134,6 +135,7 @@ def test_columns_that_the_file_changes_are_told_and_follow_when_it_says_so(lab):
     assert found[11] == (None, "x")
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_a_table_of_the_catalog_is_written_like_one_of_a_path(lab):
     lab.spark.sql(f"CREATE DATABASE IF NOT EXISTS lab_{lab.topic.replace('-', '_')}")

@@ -99,6 +99,7 @@ def test_a_topic_that_is_not_there_is_told_with_the_command_that_makes_it(
     assert "does not exist" in sides_of(lab).unknown
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_ends_are_moved_and_names_handed_on_by_the_brokers_alone(lab_without_spark: Lab) -> None:
     """`offsets set` and `--rename` with a real broker: no Spark is started."""
     lab = lab_without_spark

@@ -100,6 +100,7 @@ FOLDERS = ("conf/pipelines", "docs/examples")
 SHIPPED = [EXAMPLE, *(file for each in FOLDERS for file in sorted(Path(each).glob("*.yaml")))]
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_the_tests_of_what_ships_pass(spark, file):
     outcomes = run_cases(spark, read_pipeline(file, {}))
@@ -138,6 +139,7 @@ tests:
 """  # noqa: E501
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_times_are_compared_to_the_microsecond_and_decimals_to_the_last_digit(spark, tmp_path):
     file = tmp_path / "f.yaml"
     file.write_text(EXACT)

@@ -103,7 +103,7 @@ def write(spark, path, sink, rows, cuts):
     return sorted((tuple(row)[:7] for row in table.collect()), key=lambda row: row[:3])
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @pytest.mark.parametrize("kind", ["mark", "remove", "scd2"])
 def test_kept_values_are_the_same_in_whatever_batches_the_changes_come(spark, tmp_path, kind):
     """Each key is cut at other places of its history, so that one table is many cases."""
@@ -143,6 +143,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_placeholder_is_found_in_its_form_of_each_type_and_nothing_else_is(spark):
     java = spark._jvm.java.util.UUID.nameUUIDFromBytes(bytearray(FORMS.data))
     assert FORMS.elements == (TEXT, java.toString())

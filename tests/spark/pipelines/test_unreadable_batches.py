@@ -39,7 +39,7 @@ def produce_broken(lab) -> tuple[int, bytes]:
     return start, bytes(fetched[TopicPartition(lab.topic, 1)].records)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_an_unreadable_batch_is_a_dead_letter_with_its_bytes_exactly_once(lab):
     lab.write_file(on_error="dead_letter")
@@ -73,7 +73,7 @@ def check_it_is_shown_and_not_replayed(lab, dead):
     assert outlook.held == {HAS_NO_RECORDS: 1}
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 @ONE_SINK
 def test_an_unreadable_batch_is_skipped_by_decision_and_its_offsets_are_recorded_once(lab):
     lab.produce(20)

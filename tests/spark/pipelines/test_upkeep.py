@@ -110,6 +110,7 @@ def test_a_table_that_is_optimized_between_batches_has_each_row_once_also_withou
     assert lab.metric("lag", 'partition="0",pipeline="kept",sink="rows",topic="events"') == 0
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_table_with_a_size_of_files_is_compacted_by_their_number_and_has_each_row_once(
     lab, monkeypatch
 ):
@@ -121,6 +122,7 @@ def test_a_table_with_a_size_of_files_is_compacted_by_their_number_and_has_each_
     assert lab.reporter.lines == []
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_of_a_chore_that_was_ended_no_job_runs_and_none_begins(spark):
     tried = []
 
@@ -140,6 +142,7 @@ def test_of_a_chore_that_was_ended_no_job_runs_and_none_begins(spark):
     assert active == []
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_once_is_one_batch_behind_a_planned_one(lab):
     def died():
         raise DiedError("after_offsets")
@@ -170,6 +173,7 @@ class Away(AnyKind):
         return super().look(source)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_run_is_begun_again_when_its_brokers_were_away(lab):
     lab.run(5, more=f"{AVAILABLE}\nrestart: {{ attempts: 1, backoff: 1ms }}", kind=Away(1))
 

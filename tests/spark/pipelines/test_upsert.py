@@ -130,6 +130,7 @@ def test_what_a_sink_s_condition_may_not_be_is_told_at_its_line(lab):
             plan(lab.spark, read_pipeline(lab.file, lab.environment(10)))
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_other_keys_and_another_mode_are_refused_before_a_row_is_touched(lab):
     lab.write_file(sinks=UPSERTS)
     lab.produce(10)
@@ -170,7 +171,7 @@ def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((value is not None, value) for value in ordered)
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_the_latest_row_is_the_same_whatever_batches_the_rows_come_in(spark, tmp_path):
     """Rows that are equal in the order, nulls in it and values that Spark does not compare."""
     rng = Random(11)
@@ -198,6 +199,7 @@ def test_the_latest_row_is_the_same_whatever_batches_the_rows_come_in(spark, tmp
         rng.shuffle(rows)
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_a_removed_key_comes_back_only_by_a_row(spark, tmp_path):
     """And the column of somebody else keeps its value where a row stays."""
     chain, sink = _chain(spark, str(tmp_path / "t")), _sink(marks=False)

@@ -100,6 +100,7 @@ class WindowLab:
         return {window: value["n"] for window, value in self.records() if value is not None}
 
 
+@pytest.mark.long_proof(share=3, among="states of pipelines")
 def test_a_closed_window_is_one_record_of_a_topic_whatever_dies(lab: Lab) -> None:
     """Killed between the decision and the checkpoint's log, and between rows and decision."""
     of = WindowLab(lab, APPEND)
@@ -119,6 +120,7 @@ def test_a_closed_window_is_one_record_of_a_topic_whatever_dies(lab: Lab) -> Non
         lab.run()
 
 
+@pytest.mark.long_proof(share=3, among="states of pipelines")
 def test_each_change_of_a_window_is_one_record_and_the_last_one_its_count(lab: Lab) -> None:
     of = WindowLab(lab, UPDATE)
     of.produce(("a", 5), ("b", 20), ("a", 58), ("a", 62))
@@ -136,6 +138,7 @@ SESSIONS = "mode: append, key: [minute, k]"
 TABLE = 'lake: { type: delta, inputs: [per_minute], path: "${LAB}/tables/lake", mode: append }'
 
 
+@pytest.mark.long_proof(share=3, among="states of pipelines")
 def test_a_session_over_several_batches_is_one_row_of_a_table_and_one_record(lab: Lab) -> None:
     """30 s after its last event a session is closed; `a` has two, of which batches see parts."""
     of = WindowLab(lab, SESSIONS)
@@ -190,6 +193,7 @@ tests:
 """
 
 
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
 def test_plan_refuses_what_gives_no_changes_and_a_test_has_one_batch(lab: Lab) -> None:
     WindowLab(lab, UPDATE)
     text = lab.file.read_text()

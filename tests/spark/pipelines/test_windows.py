@@ -104,7 +104,7 @@ FAILPOINTS = (
 )
 
 
-@pytest.mark.long_proof(share=6, among="runs of pipelines")
+@pytest.mark.long_proof(share=3, among="states of pipelines")
 @pytest.mark.parametrize(
     ("fails", "bytes_max"),
     [(EVERY_DAY, 4000), pytest.param(FAILPOINTS, 200, marks=pytest.mark.slow)],

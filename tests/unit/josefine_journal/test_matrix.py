@@ -71,6 +71,7 @@ async def answers(journal: Journal, model: Model) -> None:
     assert await journal.pointer() == model.pointer
 
 
+@pytest.mark.long_proof(share=5)
 @pytest.mark.parametrize("cache", [0, BYTES_MAX], ids=["no cache", "cache"])
 @pytest.mark.parametrize("copies", [1, 2], ids=["once", "duplicates"])
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def test_rows_are_read_merged_and_vacuumed_as_from_a_folder(root):
     assert numbers(DeltaStore(root, "t", None)) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("fault", Fault)
 def test_a_commit_whose_put_fails_once_is_there_once_and_no_conflict(fault, root, proxy):
     store = DeltaStore(root, "t", None)
@@ -90,6 +91,7 @@ def test_another_replicator_s_commit_is_still_a_conflict(root, proxy):
     assert numbers(DeltaStore(root, "t", None)) == [1, 7]
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("seed", range(3))
 def test_commits_through_a_failing_store_lose_and_double_nothing(seed, root, proxy):
     proxy.plan = by_seed(seed, 0.12)

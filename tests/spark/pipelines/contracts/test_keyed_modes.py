@@ -29,6 +29,7 @@ SCD2 = "mode: scd2, keys: [k], order_by: _offset"
 MERGE = 'mode: merge, keys: [k], aggregate: { n: "count(*)" }'
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("key", ["k CHAR(3)", "k STRING"])
 @pytest.mark.parametrize(
     ("mode", "columns", "rows"),

@@ -61,6 +61,7 @@ def stored_and_compared(
     return found.collect()
 
 
+@pytest.mark.long_proof(share=7)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("kind", VALUES)
 def test_the_compared_key_is_the_stored_one(
@@ -75,6 +76,7 @@ def test_the_compared_key_is_the_stored_one(
 LETTERS = st.text(st.sampled_from(" xé𝄞%/"), max_size=6)
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("layout", ["plain", "partitioned"])
 @pytest.mark.parametrize("kind", ["STRING", "CHAR(3)", "VARCHAR(3)"])
 @given(texts=st.lists(LETTERS, min_size=20, max_size=60))
@@ -93,6 +95,7 @@ def test_any_text_is_compared_as_it_is_stored(
 COMPOSITE = ["STRING", "CHAR(3)", "VARCHAR(3)", "DATE", "BIGINT"]
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("partitioned_by", [[], ["k1"], ["k2"], ["k1", "k2"]])
 def test_each_column_of_a_composite_key_is_compared_as_it_is_stored(
     spark: SparkSession, tmp_path: Path, partitioned_by: list[str]

@@ -48,6 +48,7 @@ FORMS = {
 MAPPED = "tblproperties ('delta.columnMapping.mode' = 'name')"
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_value_is_read_back_as_it_was_sent(
     spark: SparkSession, tmp_path: Path, form: str

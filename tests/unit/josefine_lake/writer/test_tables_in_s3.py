@@ -117,6 +117,7 @@ def lake(server: ObjectStore, proxy: HostileStore) -> S3Lake:
     return S3Lake(server, proxy)
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize(
     ("fault", "part"),
     [
@@ -145,6 +146,7 @@ def test_a_put_that_fails_once_loses_and_doubles_no_record(
     assert lake.found() == lake.expected()
 
 
+@pytest.mark.long_proof(share=3)
 @pytest.mark.parametrize("place", STEPS)
 def test_a_kill_at_each_step_loses_and_doubles_no_record(lake: S3Lake, place: str) -> None:
     lake.send(0, GOOD, BAD, GOOD)

@@ -183,6 +183,7 @@ def half_a_key(lake: S3Lake) -> str:
     return "`spark.hadoop.fs.s3a.access.key` is set for bucket"
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("fault", [no_bucket, wrong_key, no_server, half_a_key])
 @pytest.mark.parametrize(
     "command", [("status",), ("offsets", "show"), ("check",), ("dlq", "show")], ids=" ".join

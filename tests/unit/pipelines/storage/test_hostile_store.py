@@ -113,6 +113,7 @@ def test_a_written_text_is_whole_or_its_writer_has_an_error(fault, folder, proxy
     assert files.read_text(f"{path}/2") in written
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.LOST_ANSWER, Fault.CUT_ANSWER])
 def test_a_status_through_a_failing_store_is_right_or_one_line(
     fault, tmp_path, store, proxy, capsys
@@ -144,6 +145,7 @@ def metric_lake(folder, store: ObjectStore) -> S3Lake:
     return lake
 
 
+@pytest.mark.long_proof(share=4)
 @pytest.mark.parametrize("fault", [None, *Fault])
 def test_a_row_of_the_metric_table_in_s3_is_written_once(fault, tmp_path, store, proxy):
     lake = metric_lake(tmp_path, store)

@@ -381,7 +381,7 @@ class Readers:
             assert not missing, f"begun at {start}, not seen: {missing}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_reader_from_any_offset_sees_the_last_value_of_each_key_whatever_is_cleaned_meanwhile(
     seed: int,
