@@ -129,7 +129,8 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
         lines.append(f"  {each.sink}: {each.table}{ends}{behind}")
         if each.version is not None:
             when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
-            lines.append(f"    last commit: version {each.version}{when}")
+            by = f", by {each.engine}" if each.engine else ""
+            lines.append(f"    last commit: version {each.version}{when}{by}")
         if each.tables:
             lines.append(f"    {counted(len(each.tables), 'table')}, {len(_held(each))} held")
         lines += [f"    table {table.name} is held: {table.held}" for table in _held(each)]

@@ -51,9 +51,10 @@ class SinkStatus:
     """One sink. `behind`: its lag, None if unknown, in `unit`s; `lag_ms`: the age of the oldest
     record that the table lacks, 0 if it has all, None if unknown; `fresh_ms`: its target, None if
     the file has none; `stops`: why a run would stop, ""
-    if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms`: of its
-    newest commit in a Delta table, None if there is none; `failed`: why the last run continued or
-    ended without it, "" if it did not fail, and `failed_ms`: when;
+    if it would continue; `unknown`: what could not be inspected; `version`, `committed_ms` and
+    `engine`, what made it: of its newest commit in a Delta table, None if there is none;
+    `failed`: why the last run continued or ended without it, "" if it did not fail, and
+    `failed_ms`: when;
     `settles`: the message with which a run would stop, with the commands that settle it."""
 
     sink: str
@@ -67,6 +68,7 @@ class SinkStatus:
     unknown: str = ""
     version: int | None = None
     committed_ms: int | None = None
+    engine: str | None = None
     failed: str = ""
     failed_ms: int | None = None
     settles: str = ""
@@ -115,6 +117,7 @@ class SinkStatus:
             "unknown": self.unknown,
             "version": self.version,
             "committed_ms": self.committed_ms,
+            "engine": self.engine,
             "failed": self.failed,
             "failed_ms": self.failed_ms,
             **({"tables": [each.to_json() for each in self.tables]} if self.tables else {}),
@@ -204,6 +207,7 @@ def _sink_status(sides: Sides, failure: FailureNote | None, unit: str, settles: 
         unknown=sides.unknown,
         version=None if sides.newest is None else sides.newest.version,
         committed_ms=None if sides.newest is None else sides.newest.at_ms,
+        engine=None if sides.newest is None else sides.newest.engine,
         failed=failure.reason if failure else "",
         failed_ms=failure.at_ms if failure else None,
         settles=settles,

@@ -43,11 +43,15 @@ FREE_SETTINGS = {
 """Settings of Delta in Spark that change nothing of the files, the table or the log. Delta itself
 sets the first one, at each commit that Spark makes."""
 IS_DIRECT = "spark.josefine.directCommits"
-"""The setting of a session: `true` lets single tables have direct commits where their rules allow
-it; `false` takes them from the tables of a template, which have them unless it is said."""
+"""The setting of a session: `false` lets Spark make all commits."""
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _INDEXED_DEFAULT = 32
-_DELTA, _SETTINGS = "delta.", "spark.databricks.delta."
+_DELTA = "delta."
+_SETTINGS = (
+    "spark.databricks.delta.",
+    "spark.delta.",  # such as another store of the log
+    "spark.sql.parquet.datetimeRebaseModeInWrite",  # bounds of another calendar
+)
 _WRITER_FEATURES, _READER_FEATURES, _GENERATED = 7, 3, 4
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+=@-]*", re.ASCII)
 _PLAIN_TYPES = {

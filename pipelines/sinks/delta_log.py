@@ -44,7 +44,7 @@ class LogEntry:
     """The relevant part of one Delta commit. `txn_version` None: not a commit of this sink.
 
     `txns`: every transaction id in it, with its version. `at_ms`: its time by the writer's clock,
-    since 1970; None if it has none.
+    since 1970; None if it has none. `engine`: what made it, in its own words.
     """
 
     version: int
@@ -55,6 +55,7 @@ class LogEntry:
     metrics: Mapping[str, int]
     restored_to: int | None = None
     at_ms: int | None = None
+    engine: str = ""
 
     @property
     def handed_to(self) -> str | None:
@@ -239,6 +240,7 @@ def parse_entry(version: int, text: str, app_id: str) -> LogEntry:
         metrics=_metrics(info.get("operationMetrics", {})),
         restored_to=int(restored) if operation == "RESTORE" and restored is not None else None,
         at_ms=info.get("timestamp"),
+        engine=str(info.get("engineInfo", "")),
     )
 
 

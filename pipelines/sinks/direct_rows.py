@@ -82,6 +82,8 @@ class DirectRows:
     ) -> LogEntry:
         """Commit a batch. Raises NotDirectError if Spark has to; StoppedError, Spark's errors;
         CameBetweenError, FailedError and OSError if no commit was made."""
+        import pyarrow as pa
+
         fields: Fields = rows.schema.jsonValue()["fields"]
         if self._table is None:
             self._staging.clean(time.time())
@@ -93,9 +95,14 @@ class DirectRows:
         with self._staging.batch() as folder:
             chain.repeat(batch_id, lambda: write_files(rows, folder))
             failpoints.hit("mid_direct", 1)
-            files = files_in(folder)
-            partials = rows_of(files) if self._fold is not None else None
-            actions = table.take(files) if self._fold is None else []
+            files, partials, actions = files_in(folder), None, list[Any]()
+            try:
+                if self._fold is not None:
+                    partials = rows_of(files)
+                else:
+                    actions = table.take(files)
+            except pa.ArrowException as error:  # encrypted files, for one
+                raise NotDirectError(f"its files cannot be read: {error}") from error
         failpoints.hit("mid_direct", 2)
 
         def add(version: int, said: str) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,7 +149,6 @@ class DirectTable:
         Raises CameBetweenError, NotDirectError, StoppedError; FailedError or OSError if only the
         log knows whether it was made."""
         from deltalake import CommitProperties, Schema, Transaction
-        from deltalake.exceptions import CommitFailedError, DeltaError
         from deltalake.transaction import create_table_with_add_actions
 
         self._stop_at_another(version)
@@ -166,7 +165,7 @@ class DirectTable:
             app_transactions=[Transaction(link.app_id, number)],
         )
         schema = Schema.from_json(json.dumps({"type": "struct", "fields": [*self._rows]}))
-        try:
+        with self._failures(version):
             if version < 0:
                 create_table_with_add_actions(
                     self.path,
@@ -179,12 +178,6 @@ class DirectTable:
                 self._at(version).create_write_transaction(
                     list(actions), "append", schema, commit_properties=properties
                 )
-        except CommitFailedError as error:
-            raise CameBetweenError(CAME_BETWEEN) from error
-        except DeltaError as error:
-            if version < 0 and self._entry(0) is not None:
-                raise CameBetweenError(CAME_BETWEEN) from error
-            raise FailedError(str(error)) from error
 
     def merge(
         self,
@@ -196,7 +189,6 @@ class DirectTable:
     ) -> None:
         """Change rows by a merge of delta-rs, onto `version`. Raises as `add` does."""
         from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError, DeltaError
 
         self._stop_at_another(version)
         self.check(version)
@@ -204,12 +196,28 @@ class DirectTable:
             custom_metadata={"userMetadata": metadata},
             app_transactions=[Transaction(link.app_id, number)],
         )
-        try:
+        with self._failures(version):
             merge(self._at(version), properties)
+
+    @contextmanager
+    def _failures(self, version: int) -> Iterator[None]:
+        """Of a commit onto `version`, in our own exceptions."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        try:
+            yield
         except CommitFailedError as error:
             self._table = None
             raise CameBetweenError(CAME_BETWEEN) from error
-        except DeltaError as error:
+        except (DeltaError, ValueError) as error:
+            self._table = None
+            if version < 0 and self._entry(0) is not None:
+                raise CameBetweenError(CAME_BETWEEN) from error
+            raise FailedError(str(error)) from error
+        except BaseException as error:
+            # Rust's panics are no `Exception`, and their class cannot be imported.
+            if type(error).__name__ != "PanicException":
+                raise
             self._table = None
             raise FailedError(str(error)) from error
 

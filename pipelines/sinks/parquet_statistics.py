@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 TEXT_MAX = 32
@@ -66,7 +67,7 @@ class Unseen:
         """`schema`: Arrow's, of the file."""
         import pyarrow as pa
 
-        leaves = list(_indexed(schema, columns_max))
+        leaves = _indexed(schema, columns_max)
         self._floats = [each.path for each in leaves if pa.types.is_floating(each.kind)]
         self._texts = [each.path for each in leaves if _is_text(each.kind)]
         self.unordered: set[Path] = set()
@@ -146,16 +147,12 @@ def statistics(footer: Any, columns_max: int, unseen: Unseen) -> str:
         form = _form_of(leaf.kind)
         if form is None:
             continue
-        for each in (low, top):
-            # delta-rs takes a struct without an entry for null, too.
-            _put(each, leaf.path, None)
-        if not any(each.num_values for each in known):
-            continue
-        bounds = _bounds(known, leaf, form, unseen)
-        if bounds is not None:
-            _put(low, leaf.path, bounds[0])
-            _put(top, leaf.path, bounds[1])
-        elif len(leaf.path) == 1:
+        has_values = any(each.num_values for each in known)
+        bounds = _bounds(known, leaf, form, unseen) if has_values else None
+        # delta-rs takes a struct without an entry for null, too.
+        for entries, bound in zip((low, top), bounds or (None, None), strict=True):
+            _put(entries, leaf.path, bound)
+        if has_values and bounds is None and len(leaf.path) == 1:
             is_certain = False
     parts = {"minValues": _plain(low), "maxValues": _plain(top)} if is_certain else {}
     parts["nullCount"] = nulls
@@ -174,8 +171,10 @@ def with_footer_bounds(schema: Any) -> list[str]:
     ]
 
 
-def _indexed(schema: Any, columns_max: int) -> list[Leaf]:
-    leaves = list(_leaves(schema))
+@lru_cache(maxsize=128)
+def _indexed(schema: Any, columns_max: int) -> tuple[Leaf, ...]:
+    # The files of a table have the same columns, batch after batch.
+    leaves = tuple(_leaves(schema))
     return leaves if columns_max < 0 else leaves[:columns_max]
 
 
@@ -347,9 +346,9 @@ def _millis(at: datetime) -> str:
 def _json(value: Any) -> str:
     """JSON with decimals as numbers, with all their digits, and with characters as they are: Arrow,
     by which delta-rs reads the log, decodes the escapes of many characters after U+FFFF wrongly."""
+    with suppress(TypeError):  # decimals
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, Mapping):
         parts = ", ".join(f"{_json(name)}: {_json(each)}" for name, each in value.items())
         return f"{{{parts}}}"
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return json.dumps(value, ensure_ascii=False)
+    return format(value, "f")

@@ -11,6 +11,8 @@ import difflib
 from functools import cache
 from pathlib import Path
 
+from pipelines.model.direct_append import IS_DIRECT
+
 LIST = Path(__file__).with_name("spark_keys.txt")
 
 FREE = (
@@ -48,9 +50,9 @@ _CUTOFF = 0.85
 
 @cache
 def known() -> frozenset[str]:
-    """The known names."""
+    """The known names, our own among them."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
-    return frozenset(line for line in lines if line and not line.startswith("#"))
+    return frozenset({IS_DIRECT, *(line for line in lines if line and line[0] != "#")})
 
 
 @cache

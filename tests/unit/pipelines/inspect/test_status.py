@@ -37,7 +37,7 @@ class Lake:
     def commit(self, end, app="josefine:orders:lake", table="lake", **said):
         meta = {"josefine": 1, "end": {"orders": {"0": end}}, "topic_ids": IDS, "query": "q"}
         meta |= said
-        info = {"operation": "WRITE", "userMetadata": json.dumps(meta)}
+        info = {"operation": "WRITE", "userMetadata": json.dumps(meta), "engineInfo": "delta-rs:1"}
         txn = {"appId": app, "version": self.version + 1}
         self.write(
             f"{table}/_delta_log/{self.version:020d}.json",
@@ -170,7 +170,7 @@ def test_the_lines_of_the_command_say_it_for_people(lake, capsys, monkeypatch):
     assert capsys.readouterr().out.splitlines() == [
         "orders",
         f"  lake: {lake.folder}/lake ends at orders 0:12, 8 records behind",
-        "    last commit: version 0",
+        "    last commit: version 0, by delta-rs:1",
         "    a run would stop: the table has more than the checkpoint planned",
     ]
     assert run(["pipeline", "graph", str(lake.file), "--live"]) == 0

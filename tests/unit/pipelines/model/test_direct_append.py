@@ -158,8 +158,12 @@ def test_only_folders_of_this_machine_without_wishes_of_the_file_get_files() -> 
         assert next(iter(more)) in why_not_here(replace(plain, **more), "/lake/t", [])
     for path in ("s3a://lake/t", "file:/lake/t", "/la ke/t", "/lake/%20", "lake/t", "/läke/t"):
         assert "folder" in why_not_here(plain, path, [])
-    setting = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
-    assert setting in why_not_here(plain, "/lake/t", ["spark.x", setting])
+    for setting in (
+        "spark.databricks.delta.properties.defaults.enableChangeDataFeed",
+        "spark.delta.logStore.file.impl",
+        "spark.sql.parquet.datetimeRebaseModeInWrite",
+    ):
+        assert setting in why_not_here(plain, "/lake/t", ["spark.x", setting])
     delta = "spark.databricks.delta."
     own = [f"{delta}snapshotPartitions", f"{delta}lastCommitVersionInSession"]
     assert why_not_here(plain, "/lake/t", own) == ""

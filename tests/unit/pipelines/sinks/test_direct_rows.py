@@ -25,7 +25,7 @@ from pipelines.sinks import direct_rows
 from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.direct_rows import DirectRows
-from pipelines.sinks.direct_table import DirectTable, LocalFiles, NotDirectError
+from pipelines.sinks.direct_table import DirectTable, FailedError, LocalFiles, NotDirectError
 
 FOLD = Fold(keys=("k",), functions={"n": "count"})
 FIELDS = [
@@ -192,6 +192,38 @@ def test_a_commit_of_others_does_not_stop_it_but_a_rule_of_theirs_is_for_spark(
     with pytest.raises(NotDirectError):
         run.batch(3)
     assert counts(path) == Counter(map(key_of, range(7)))
+
+
+def test_files_that_only_spark_can_read_are_for_spark(
+    begin: Callable[[str], Run], monkeypatch: Any
+) -> None:
+    """Such as encrypted ones."""
+    run = begin("run")
+
+    def encrypted(_: Any, path: Path) -> None:
+        path.write_bytes(b"PARE" * 9)
+
+    monkeypatch.setattr(pq, "write_table", encrypted)
+    with pytest.raises(NotDirectError, match="cannot be read"):
+        run.batch(2)
+    assert run.end == 0
+
+
+@pytest.mark.parametrize("kind", [ValueError, type("PanicException", (BaseException,), {})])
+def test_a_failure_of_delta_rs_leaves_the_batch_to_spark(
+    begin: Callable[[str], Run], monkeypatch: Any, kind: type[BaseException]
+) -> None:
+    run = begin("run")
+    run.batch(4)
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise kind("in Rust")
+
+    for method in ("merge", "create_write_transaction"):
+        monkeypatch.setattr(DeltaTable, method, fails)
+    with pytest.raises(FailedError, match="in Rust"):
+        run.batch(2)
+    assert run.end == 4
 
 
 def test_a_batch_without_rows_has_its_offsets(begin: Callable[[str], Run], tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def test_the_list_is_of_the_versions_that_are_installed():
         "spark.sql.catalog.lake.warehouse",
         "spark.executorEnv.HOME",
         "spark.ours.anything",
+        "spark.josefine.directCommits",
     ],
 )
 def test_settings_that_there_are_or_may_be_are_let_through(key):
@@ -36,6 +37,8 @@ def test_settings_that_there_are_or_may_be_are_let_through(key):
 @pytest.mark.parametrize(
     ("key", "message"),
     [
+        ("spark.josefine.directcommit",
+         "{v} know no such setting; did you mean `spark.josefine.directCommits`?"),
         ("spark.executor.memmory",
          "{v} know no such setting; did you mean `spark.executor.memory`?"),
         ("spark.SQL.shuffle.partitions",
