@@ -32,7 +32,7 @@ from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.kafka.completed import topic_names
 from josefine_cli.mirror.access import acls_of, add_acls
 from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE
-from josefine_cli.mirror.copier import Copier
+from josefine_cli.mirror.copier import LEADERS_MS, Copier
 from josefine_cli.mirror.cutover import copy_groups, cut_over, cut_over_as_is
 from josefine_cli.mirror.plan import Ends, Why
 from josefine_cli.mirror.sides import (
@@ -224,7 +224,7 @@ def _copy(
                 copier.own_topics(time.monotonic())
             is_busy = copier.step()
             if not is_busy and not is_even:
-                is_even = not any(copier.lags().values())
+                is_even = not any(copier.lags(LEADERS_MS).values())
                 if is_even:
                     note(
                         f"mirrors have what their sources have: {copier.copied_bytes} bytes copied"

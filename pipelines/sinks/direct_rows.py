@@ -109,7 +109,7 @@ class DirectRows:
             if partials is None or self._fold is None:
                 table.add(actions, version, chain.link, number, said)
             else:
-                how = partial(merge, partials, self._fold, fields)
+                how = partial(merge, partials, self._fold, fields, self._path)
                 table.merge(how, version, chain.link, number, said)
 
         return chain.add(add, commit, batch_id, more)
