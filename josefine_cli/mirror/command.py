@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, NamedTuple
 
@@ -16,6 +16,7 @@ from josefine_broker.base.durations import FORMS, duration_ms
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import BlockingClient
+from josefine_broker.client.retry import Action, action_for
 from josefine_cli.base.client_config import configured_security
 from josefine_cli.base.errors import EXIT_SIGNAL, UsageError, UserError
 from josefine_cli.base.output import (
@@ -31,7 +32,7 @@ from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.kafka.completed import topic_names
 from josefine_cli.mirror.access import acls_of, add_acls
 from josefine_cli.mirror.configs import ENDS, SESSION, SOURCE
-from josefine_cli.mirror.copier import Copier
+from josefine_cli.mirror.copier import LEADERS_MS, Copier
 from josefine_cli.mirror.cutover import copy_groups, cut_over, cut_over_as_is
 from josefine_cli.mirror.plan import Ends, Why
 from josefine_cli.mirror.sides import (
@@ -156,9 +157,9 @@ def run(
         session = new_session()
         found = _claim(both, topics, session, replication_factor)
         copier = Copier(both.source, both.target, session, note)
-        copier.attach(found)
+        until = attached(copier, found, signals)
         try:
-            _copy(both, copier, groups or [], signals, once=once)
+            _copy(both, copier, groups or [], signals, until if once else None)
         finally:
             copier.pause()
         stopped = signals.number
@@ -172,21 +173,49 @@ def run(
     if ended and (once or any(each.why is not Why.FENCED for each in ended.values())):
         count = len({*copier.parts, *copier.verdicts})
         raise UserError(f"{len(ended)} of {count} partitions are no longer mirrored")
-    if once:
+    if once and stopped is None:
         print(f"{plural(len(copier.parts), 'partition')} at their sources' ends, "
               f"{copier.copied_bytes} bytes copied")  # fmt: skip
     if stopped == signal.SIGINT:
         raise typer.Exit(EXIT_SIGNAL + stopped)
 
 
+def attached(
+    copier: Copier, topics: Mapping[str, Source], signals: StopSignals, rest_s: float = REST_S
+) -> dict[TopicPartition, int]:
+    """Start to copy the topics: where their sources end now. A partition without a leader is waited
+    for until a signal, as a consumer does. Raises KafkaError for what does not pass."""
+    said = ""
+    while signals.number is None:
+        try:
+            copier.attach(topics)
+            return {tp: copier.parts[tp].position + far for tp, far in copier.lags().items()}
+        except KafkaError as error:
+            if action_for(error.code) is Action.FAIL:
+                raise
+            said = _waited(error, said, signals, rest_s)
+    return {}
+
+
+def _waited(error: KafkaError, said: str, signals: StopSignals, rest_s: float = REST_S) -> str:
+    """Report an error that passes, once, and pause; what is `said` now."""
+    if str(error) != said:
+        note(f"waiting: {error}")
+    select.select([signals.descriptor], [], [], rest_s)
+    return str(error)
+
+
 def _copy(
-    both: _Both, copier: Copier, groups: list[str], signals: StopSignals, *, once: bool
+    both: _Both,
+    copier: Copier,
+    groups: list[str],
+    signals: StopSignals,
+    until: Mapping[TopicPartition, int] | None,
 ) -> None:
-    """Append what the source has until a signal, or until every partition has its verdict. An error
-    that passes is reported once, and what was not appended is read again."""
+    """Append what the source has until a signal, `until` these ends, or until every partition has
+    its verdict. An error that passes is reported once, and what was not appended is read again."""
     said, is_even, groups_due_s, sessions_due_s = "", False, 0.0, 0.0
     last: dict[str, dict[TopicPartition, int]] = {}
-    until = {tp: copier.parts[tp].position + far for tp, far in copier.lags().items()}
     while signals.number is None and not copier.verdicts.keys() >= copier.parts.keys():
         try:
             # First: after a cut-over the source may be gone.
@@ -195,24 +224,21 @@ def _copy(
                 copier.own_topics(time.monotonic())
             is_busy = copier.step()
             if not is_busy and not is_even:
-                is_even = not any(copier.lags().values())
+                is_even = not any(copier.lags(LEADERS_MS).values())
                 if is_even:
                     note(
                         f"mirrors have what their sources have: {copier.copied_bytes} bytes copied"
                     )
             # After the append: a group must not be ahead of the records that are here.
             is_due = time.monotonic() >= groups_due_s
-            if groups and (is_due or once):
+            if groups and (is_due or until is not None):
                 groups_due_s = time.monotonic() + GROUPS_EVERY_S
                 _keep_groups(both, copier, groups, last)
             said = ""
         except KafkaError as error:
-            if str(error) != said:
-                said = str(error)
-                note(f"waiting: {said}")
-            select.select([signals.descriptor], [], [], REST_S)
+            said = _waited(error, said, signals)
             continue
-        if once and all(
+        if until is not None and all(
             copier.parts[tp].position >= end for tp, end in until.items()
             if tp not in copier.verdicts
         ):  # fmt: skip

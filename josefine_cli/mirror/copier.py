@@ -207,10 +207,11 @@ class Copier:
             self._reader.close()
             self._reader = None
 
-    def lags(self) -> dict[TopicPartition, int]:
-        """How many offsets each running partition is from the source's end. Raises KafkaError."""
+    def lags(self, look_ms: int | None = None) -> dict[TopicPartition, int]:
+        """How many offsets each running partition is from the source's end; `look_ms`: how soon
+        each question must be answered. Raises KafkaError."""
         tps = [tp for tp in self.parts if tp not in self.verdicts]
-        ends = ends_of(self._source, tps)
+        ends = ends_of(self._source, tps, look_ms=look_ms)
         return {tp: max(0, ends[tp].end - self.parts[tp].position) for tp in tps}
 
     def own_topics(self, now_s: float) -> set[str]:

@@ -213,13 +213,20 @@ def release(target: BlockingClient, topic: str, ends: Mapping[int, int]) -> None
 
 
 def ends_of(
-    client: BlockingClient, partitions: Iterable[TopicPartition], *, stable: bool = False
+    client: BlockingClient,
+    partitions: Iterable[TopicPartition],
+    *,
+    stable: bool = False,
+    look_ms: int | None = None,
 ) -> dict[TopicPartition, Ends]:
-    """Log start and high watermark of each; `stable`: the last stable offset instead of it."""
+    """Log start and high watermark of each; `stable`: the last stable offset instead of it.
+    `look_ms`: how soon each question must be answered. Raises KafkaError."""
     tps = list(partitions)
-    starts = client.list_offsets(dict.fromkeys(tps, EARLIEST))
+    starts = client.list_offsets(dict.fromkeys(tps, EARLIEST), timeout_ms=look_ms)
     isolation = READ_COMMITTED if stable else 0
-    ends = client.list_offsets(dict.fromkeys(tps, LATEST), isolation_level=isolation)
+    ends = client.list_offsets(
+        dict.fromkeys(tps, LATEST), isolation_level=isolation, timeout_ms=look_ms
+    )
     return {tp: Ends(starts[tp].offset, ends[tp].offset) for tp in tps}
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer import compaction
@@ -29,7 +29,12 @@ from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
-from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
+from josefine_lake.writer.table_files import (
+    StoredFile,
+    has_deleted_rows,
+    is_plain,
+    stored_files,
+)
 from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
@@ -248,9 +253,23 @@ class ChainedTable:
         with Rewrite(self.folder, schema, self.indexed_columns, 2 * file_bytes, at_ms) as new:
             for group in groups:
                 new.copy(group)
-        # delta-rs refuses it if another commit has removed one of the files meanwhile.
-        gone = [each.removed(at_ms, data_change=False) for group in groups for each in group]
-        table.create_write_transaction([*gone, *new.closed], "append", table.schema())
+        old = [each for group in groups for each in group]
+        actions: list[AddAction | RemoveAction] = [*new.closed]
+        actions += [each.removed(at_ms, data_change=False) for each in old]
+        # Onto this version alone. By itself delta-rs puts it on top of an OPTIMIZE of the same
+        # files: each row would be in the table twice.
+        alone = CommitProperties(max_commit_retries=0)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                table.create_write_transaction(
+                    actions, "append", table.schema(), commit_properties=alone
+                )
+                return
+            except CommitFailedError:
+                newest = self._newest()
+                if attempt == ATTEMPTS_MAX or newest is None or not _has(newest, old, schema):
+                    raise
+                table = newest
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of
@@ -338,6 +357,13 @@ class ChainedTable:
 
     def _options(self) -> dict[str, str] | None:
         return dict(self.folder.options) or None
+
+
+def _has(table: DeltaTable, files: Collection[StoredFile], schema: pa.Schema) -> bool:
+    """Whether the table still has these files, with all of their rows, and these columns."""
+    names = {each.name for each in files} - {each.name for each in stored_files(table)}
+    is_same = pa.schema(table.schema().to_arrow()).equals(schema)
+    return not names and is_same and not has_deleted_rows(table)
 
 
 def _stop(detail: str) -> StoppedError:

@@ -31,6 +31,7 @@ class _Table:
 S3_SCHEMES = ("s3", "s3a")
 STORE_SCHEMES = (*S3_SCHEMES, "abfs", "abfss", "gs")
 NO_HOME = "`~` is not expanded: expected a path, such as ${HOME}/lake"
+NO_BUCKET = "a store's path starts with its bucket: expected a path such as s3a://bucket/lake"
 
 
 def folder(path: str) -> str:
@@ -62,8 +63,9 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
     """The problems of a pipeline's folders, each at the later of two conflicting keys."""
     before: list[_Table] = []
     for table in _tables(pipeline, tree):
-        if table.is_folder and "/~/" in f"{table.where}/":
-            yield Problem(place=table.place, path=table.path, message=NO_HOME)
+        wrong = _why_no_folder(table.where) if table.is_folder else ""
+        if wrong:
+            yield Problem(place=table.place, path=table.path, message=wrong)
         for other in before:
             problem = _between(table, other)
             if problem:
@@ -73,6 +75,16 @@ def path_problems(pipeline: Pipeline, tree: Table) -> Iterator[Problem]:
         yield from _in_families(pipeline, table)
     folders = {table.where: table for table in reversed(before) if table.is_folder}
     yield from _checkpoint_problems(pipeline, tree, list(folders.values())[::-1])
+
+
+def _why_no_folder(where: str) -> str:
+    """What is wrong with a folder's path alone; "" if nothing is."""
+    if "/~/" in f"{where}/":
+        return NO_HOME
+    scheme, _, rest = where.partition(":")
+    # `s3a://` alone has lost its slashes as any folder's name loses those at its end.
+    lacks_bucket = scheme in STORE_SCHEMES and not rest.removeprefix("//").partition("/")[0]
+    return NO_BUCKET if lacks_bucket else ""
 
 
 def _tables(pipeline: Pipeline, tree: Table) -> Iterator[_Table]:
@@ -135,8 +147,8 @@ def _checkpoint_problems(
         return
     place, path = place_in(tree, "spark", "checkpoint")
     checkpoint = _comparable(pipeline.checkpoint)
-    if "/~/" in f"{checkpoint}/":
-        yield Problem(place=place, path=path, message=NO_HOME)
+    if wrong := _why_no_folder(checkpoint):
+        yield Problem(place=place, path=path, message=wrong)
     # A value of a record could name the folder; its rows would lie among the checkpoint's files.
     for each in pipeline.sinks.values():
         if each.family is not None and each.family.may_make(checkpoint):

@@ -20,6 +20,8 @@ from pipelines.model.table_columns import Fields
 
 ROWS_MAX = 250_000
 """Partials of a batch, which are in the driver's memory."""
+BYTES_MAX = 64 << 20
+"""Of the same, as their files have them before compression: a text may be long."""
 TABLE_BYTES_MAX = 64 << 20
 """Of the table's files, all of which a MERGE may rewrite."""
 _KEY_TYPES = {"boolean", "byte", "date", "integer", "long", "short", "string", "timestamp"}

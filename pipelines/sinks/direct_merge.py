@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.model.direct_merge import (
+    BYTES_MAX,
     ROWS_MAX,
     TABLE_BYTES_MAX,
     Bounds,
@@ -25,10 +26,15 @@ def rows_of(files: Sequence[NewFile]) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    counts = [pq.read_metadata(each.path).num_rows for each in files]
-    if sum(counts) > ROWS_MAX:
-        raise NotDirectError(f"a batch has {sum(counts):,} rows to merge")
-    found = [each.path for each, count in zip(files, counts, strict=True) if count]
+    footers = [pq.read_metadata(each.path) for each in files]
+    count = sum(each.num_rows for each in footers)
+    if count > ROWS_MAX:
+        raise NotDirectError(f"a batch has {count:,} rows to merge")
+    groups = (each.row_group(at) for each in footers for at in range(each.num_row_groups))
+    size = sum(each.total_byte_size for each in groups)
+    if size > BYTES_MAX:
+        raise NotDirectError(f"a batch has {size:,} bytes to merge")
+    found = [each.path for each, footer in zip(files, footers, strict=True) if footer.num_rows]
     # Not as a data set: it would take a part of the folder's name for a column.
     return pa.concat_tables([pq.ParquetFile(each).read() for each in found]) if found else None
 
@@ -48,7 +54,7 @@ def merge(
             fold.same,
             source_alias="s",
             target_alias="t",
-            streamed_exec=False,  # the files without any of the keys can be skipped
+            streamed_exec=False,  # the partials are in memory
             commit_properties=properties,
         )
         .when_matched_update(fold.update)

@@ -70,7 +70,9 @@ class Unseen:
         leaves = _indexed(schema, columns_max)
         self._floats = [each.path for each in leaves if pa.types.is_floating(each.kind)]
         self._texts = [each.path for each in leaves if _is_text(each.kind)]
-        self.with_nan: set[Path] = set()
+        self.unordered: set[Path] = set()
+        """Columns with NaN, which is the largest value for some readers and no value for others, or
+        with texts that are not UTF-8, as Spark's may be."""
         self.floats: dict[Path, list[Counted]] = {path: [] for path in self._floats}
         """Floating-point columns, of each row group."""
         self.texts: dict[Path, Bounds] = {}
@@ -78,12 +80,13 @@ class Unseen:
 
     def add(self, rows: Any) -> None:
         """Look at the rows of one row group, an Arrow table or record batch."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
         for path in self._floats:
             values = _values(rows, path)
-            if path not in self.with_nan and pc.any(pc.is_nan(values)).as_py():
-                self.with_nan.add(path)
+            if path not in self.unordered and pc.any(pc.is_nan(values)).as_py():
+                self.unordered.add(path)
             nulls, found = values.null_count, pc.min_max(values).as_py()
             self.floats[path].append(
                 Counted(len(values) - nulls, nulls, found["min"], found["max"])
@@ -92,8 +95,12 @@ class Unseen:
             values = _values(rows, path)
             longest = pc.max(pc.binary_length(values)).as_py()
             if longest is not None and longest > FOOTER_TEXT_BYTES_MAX:
-                # One character more than the bound has, so that a cut is seen.
-                found = pc.min_max(pc.utf8_slice_codeunits(values, 0, TEXT_MAX + 1)).as_py()
+                try:
+                    # One character more than the bound has, so that a cut is seen.
+                    found = pc.min_max(pc.utf8_slice_codeunits(values, 0, TEXT_MAX + 1)).as_py()
+                except (pa.ArrowInvalid, UnicodeDecodeError):
+                    self.unordered.add(path)
+                    continue
                 known = self.texts.get(path, (found["min"], found["max"]))
                 self.texts[path] = min(known[0], found["min"]), max(known[1], found["max"])
 
@@ -233,10 +240,13 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
 
 def _bounds(known: list[Any], leaf: Leaf, form: Form, unseen: Unseen) -> Bounds | None:
     """The bounds of one column over all row groups; None if they are not certain."""
-    if leaf.path in unseen.with_nan:
-        return None  # NaN is the largest value for some readers, and no value for others
-    # A group of nulls alone has no bounds, and needs none.
-    values = [form.read(each) for each in known if each.num_values and each.has_min_max]
+    if leaf.path in unseen.unordered:
+        return None
+    try:
+        # A group of nulls alone has no bounds, and needs none.
+        values = [form.read(each) for each in known if each.num_values and each.has_min_max]
+    except UnicodeDecodeError:
+        return None
     if _lacks_bounds(known):
         if leaf.path not in unseen.texts:
             return None

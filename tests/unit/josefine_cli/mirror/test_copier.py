@@ -16,6 +16,8 @@ from josefine_broker.client.fetched import FetchedPartition
 from josefine_broker.client.operations import Outcome
 from josefine_broker.client.produce import Written
 from josefine_broker.records.batch import iter_batches
+from josefine_cli.base.signals import StopSignals
+from josefine_cli.mirror import command
 from josefine_cli.mirror import copier as module
 from josefine_cli.mirror.copier import Copier
 from josefine_cli.mirror.epochs import Answers
@@ -286,3 +288,28 @@ def test_round_that_failed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> Non
         mirror.step()
     mirror.pause()
     assert not mirror.verdicts
+
+
+def test_a_start_waits_for_a_leader_and_fails_at_what_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, target = Side([at(0, b"a")]), Side()
+    away = [KafkaError(ErrorCode.leader_not_available, "orders-0 has no leader")] * 2
+
+    def leaders(_: Any, tps: Any, *__: Any) -> dict[TopicPartition, int]:
+        if away:
+            raise away.pop()
+        return dict.fromkeys(tps, -1)
+
+    monkeypatch.setattr(module, "leaders_of", leaders)
+    said: list[str] = []
+    monkeypatch.setattr(command, "note", said.append)
+    theirs: Any = source
+    ours: Any = target
+    found = Copier(theirs, ours, "one")
+    with StopSignals() as signals:
+        assert command.attached(found, {"t": SOURCE}, signals, 0) == {TP: source.end()}
+        assert said == ["waiting: leader_not_available: orders-0 has no leader"]
+        away.append(KafkaError(ErrorCode.topic_authorization_failed, "t"))
+        with pytest.raises(KafkaError, match="authorization"):
+            command.attached(found, {"t": SOURCE}, signals, 0)

@@ -6,7 +6,14 @@ import os
 
 import pytest
 
-from pipelines.config.output_paths import NO_HOME, folder, local_folder, path_problems, place_in
+from pipelines.config.output_paths import (
+    NO_BUCKET,
+    NO_HOME,
+    folder,
+    local_folder,
+    path_problems,
+    place_in,
+)
 from tests.unit.pipelines.config.bad_sinks import SINK
 from tests.unit.pipelines.config.sections import read, tree
 from tests.unit.pipelines.config.test_validate import GOOD
@@ -85,6 +92,12 @@ def test_a_table_in_a_sinks_checkpoint_is_refused_also_in_the_place_of_older_ver
 
 def test_a_home_folder_that_nothing_expands_is_refused():
     assert told(GOOD.replace("path: /lake", "path: ~/lake")) == [f"sinks.lake.path: {NO_HOME}"]
+
+
+@pytest.mark.parametrize("path", ["s3a://", "s3:///lake", "gs:////lake/", "abfss://"])
+def test_a_path_of_a_store_without_a_bucket_is_refused(path):
+    found = told(GOOD.replace("path: /lake", f'path: "{path}"'))
+    assert found == [f"sinks.lake.path: {NO_BUCKET}"]
 
 
 def test_the_place_of_an_absent_value_is_that_of_the_nearest_mapping():

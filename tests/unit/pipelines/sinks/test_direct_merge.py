@@ -147,17 +147,17 @@ def test_a_commit_of_others_comes_first(tmp_path: Path) -> None:
     assert found(path)["a", BEGIN]["n"] == 3
 
 
-@pytest.mark.parametrize("what", ["rows", "files", "feed", "bounds"])
+@pytest.mark.parametrize("what", ["rows", "bytes", "files", "feed", "bounds"])
 def test_what_is_too_large_or_unusual_is_for_spark(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "t"
     table = created(path)
     fold_into(table, 0, [row()])
-    if what == "rows":
-        monkeypatch.setattr(direct_merge, "ROWS_MAX", 1)
+    if what in ("rows", "bytes"):
+        monkeypatch.setattr(direct_merge, f"{what.upper()}_MAX", 1)
         files = [NewFile(path=each, at_ms=1) for each in path.glob("*.parquet")] * 2
-        with pytest.raises(NotDirectError, match="2 rows"):
+        with pytest.raises(NotDirectError, match=rf"has \d+ {what} to merge"):
             rows_of(files)
         return
     if what == "files":

@@ -16,7 +16,12 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction
 
-from pipelines.sinks.parquet_statistics import TEXT_MAX, statistics, unseen_in
+from pipelines.sinks.parquet_statistics import (
+    FOOTER_TEXT_BYTES_MAX,
+    TEXT_MAX,
+    statistics,
+    unseen_in,
+)
 
 
 def said(columns: dict[str, Any], columns_max: int = 32, group: int = 100) -> dict[str, Any]:
@@ -69,6 +74,18 @@ def test_text_of_any_plane_is_found_by_its_bounds(text: str, tmp_path: Path):
     rows = DeltaTable(tmp_path).to_pyarrow_dataset().to_table(filter=ds.field("v") >= text)
 
     assert rows.num_rows == 1
+
+
+@pytest.mark.parametrize("size", [1, FOOTER_TEXT_BYTES_MAX + 1])
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_text_that_is_not_utf_8_has_no_bounds(size: int, at: int):
+    """Spark makes one of any bytes: CAST(value AS STRING)."""
+    texts = [b"a" * (FOOTER_TEXT_BYTES_MAX + 1)] * 2
+    texts[at] = b"\xff" * size
+    stored = pa.array(texts, pa.binary())
+    found = said({"v": pa.Array.from_buffers(pa.string(), 2, stored.buffers())}, group=1)
+
+    assert found == {"numRecords": 2, "nullCount": {"v": 0}}
 
 
 def test_times_have_milliseconds_of_utc_and_the_upper_bound_is_rounded_up():
