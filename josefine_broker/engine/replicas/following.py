@@ -288,17 +288,18 @@ def _append_run(ctx: Context, hosted: HostedPartition, run: _Run, now_ms: int) -
 
 def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
     """Raises CorruptData for a batch that does not continue our log."""
-    its_log, epochs = hosted.log, hosted.partition.epochs
+    its_log, latest = hosted.log, hosted.partition.epochs.latest
     end = its_log.log_end_offset
-    if header.leader_epoch < epochs.latest:
-        raise CorruptData(f"a batch of epoch {header.leader_epoch} after epoch {epochs.latest}")
+    if header.leader_epoch < latest:
+        raise CorruptData(f"a batch of epoch {header.leader_epoch} after epoch {latest}")
     if header.base_offset == end:
         return
     if header.base_offset < end == its_log.log_start_offset:
         # An empty log that restarted at the leader's log start offset, which is within this batch.
         its_log.restart_at(header.base_offset)
-        # The epochs of the records that are gone would make the next fetch diverge.
-        epochs.clear()
+        # Before the append, which may fail: the high watermark must not be past the end, and the
+        # epochs of the records that are gone would make the next fetch diverge.
+        hosted.partition.restarted(header.base_offset)
         return
     if header.base_offset < end or not hosted.settings.log.may_have_holes:
         raise CorruptData(f"a batch with base offset {header.base_offset}, expected {end}")

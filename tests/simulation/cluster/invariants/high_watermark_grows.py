@@ -25,6 +25,8 @@ class HighWatermarkGrows(Invariant):
         )
         if hosted.log.failure:
             return  # a sync failed: what it has is nobody's word until the broker is restarted
+        if hosted.log.log_start_offset == hosted.log.log_end_offset == sight.high_watermark:
+            return  # an empty log was moved back to the start of the batch that its leader's is in
         facts = self.view.facts((hosted.topic_id, tp.partition))
         # A damaged log may have to be begun anew; one that lost unsynced pages is cut where what
         # they left differs from its leader's.

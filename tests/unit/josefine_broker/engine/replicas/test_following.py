@@ -113,6 +113,37 @@ def test_a_follower_that_is_cut_below_the_leaders_start_begins_anew_there(
     assert two_replicas.hosted(2).log.log_start_offset == 3
 
 
+def test_high_watermark_of_a_log_that_begins_within_a_batch_is_not_past_its_end(
+    two_replicas: Replicas,
+) -> None:
+    """The leader's log starts within the batch, which a full disk then refuses (life 80477): as a
+    leader this replica would have called its next record committed at once."""
+    two_replicas.produce(1, b"both have it")
+    two_replicas.run()
+    two_replicas.kill(2)
+    two_replicas.lead(1, isr=(1,))
+    two_replicas.produce(1, b"1", b"2", b"3", acks=1)
+    part = e.DeleteRecordsPartition(partition_index=0, offset=3)
+    topic = e.DeleteRecordsTopic(name="orders", partitions=(part,))
+    two_replicas.ask(1, DELETE_RECORDS, e.DeleteRecordsRequest(topics=(topic,), timeout_ms=0))
+    two_replicas.start(2)
+    files = two_replicas.files[2]
+    files.full_errno, files.full_at = errno.ENOSPC, files.growths
+
+    for _ in range(10):
+        two_replicas.run()
+        two_replicas.advance(100)
+    assert two_replicas.log_end(2) == 1
+    assert two_replicas.high_watermark(2) == 1
+    files.full_at = None
+    for _ in range(10):
+        two_replicas.run()
+        two_replicas.advance(100)
+
+    assert two_replicas.records(2) == two_replicas.records(1)
+    assert two_replicas.high_watermark(2) == 4
+
+
 def test_a_replica_in_sync_is_not_throttled() -> None:
     """The throttle is for those that catch up; one in sync holds the producers up."""
     limits = FetchLimits(throttle_bytes_per_second=100, partition_bytes_max=500)
