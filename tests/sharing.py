@@ -19,7 +19,7 @@ SESSION_FOLDERS = (
     "tests/spark/pipelines",
     "tests/spark/pipelines/contracts",
 )
-PARTS = {"tests/spark/pipelines": ("test_k", "test_s")}
+PARTS = {"tests/spark/pipelines": ("test_fo", "test_k", "test_s", "test_table_s")}
 """Folders that would keep one process busy when all others have nothing left: several units, each
 of the files from one of these names on."""
 OWN_DRIVERS = ("tests/spark/pipelines/test_kill.py",)

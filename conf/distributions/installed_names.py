@@ -36,12 +36,6 @@ class Edit(NamedTuple):
     name: str
 
 
-def installed_name(module: str) -> str:
-    """The dotted name of a module in the wheel."""
-    first, dot, rest = module.partition(".")
-    return INSTALLED.get(first, first) + dot + rest
-
-
 def rewritten(text: str, path: str) -> str:
     """The source text with every import of the packages under its installed name.
 

@@ -39,8 +39,6 @@ LOGIN_REFUSED = frozenset(
     }
 )
 
-RECEIVE_BUFFER_BYTES = 1024 * 1024
-
 
 class SocketConnection:
     """Used by one thread at a time, except for `close`."""

@@ -19,7 +19,6 @@ from josefine_broker.base.install_commands import not_installed
 from josefine_cli.base.errors import UserError
 
 FLIGHTS = 336_776
-NULL_KEYS = 2_512
 TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
@@ -40,7 +39,6 @@ class InputTotals:
     bytes: int = 0
     distance_miles: int = 0
     departure_delay_minutes: int = 0
-    flights_with_delay: int = 0
 
     def add(self, event: FlightEvent, row: dict[str, object]) -> None:
         self.events += 1
@@ -50,7 +48,6 @@ class InputTotals:
         delay = row["dep_delay"]
         if delay is not None:
             self.departure_delay_minutes += int(str(delay))
-            self.flights_with_delay += 1
 
 
 def data_set() -> Path:

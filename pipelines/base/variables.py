@@ -36,7 +36,6 @@ class Replaced:
 
     text: str
     gaps: tuple[Gap, ...] = ()
-    is_changed: bool = False
     is_secret: bool = False
 
     @property
@@ -84,7 +83,7 @@ class Variables:
                 told = found if isinstance(found, str) else None
                 gaps.append(Gap(match.start(), told))
         whole = "".join(parts) + text[at:] if parts else text
-        return Replaced(text=whole, gaps=tuple(gaps), is_changed=bool(parts), is_secret=is_secret)
+        return Replaced(text=whole, gaps=tuple(gaps), is_secret=is_secret)
 
     def hidden(self, text: str) -> str:
         """The text with the value of every secret that was read masked."""

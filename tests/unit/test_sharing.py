@@ -20,9 +20,9 @@ def test_a_file_is_a_unit_and_so_are_a_session_and_a_driver() -> None:
 
     assert unit_of("tests/unit/log/test_log.py::test_a[x::y]") == "tests/unit/log/test_log.py"
     assert unit_of("tests/spark/connector/test_sink.py::test_a") == "tests/spark/connector"
-    assert unit_of("tests/spark/pipelines/test_joins.py::test_a") == "tests/spark/pipelines 1"
-    assert unit_of("tests/spark/pipelines/test_plan.py::test_a") == "tests/spark/pipelines 2"
-    assert unit_of("tests/spark/pipelines/test_windows.py::test_a") == "tests/spark/pipelines 3"
+    assert unit_of("tests/spark/pipelines/test_joins.py::test_a") == "tests/spark/pipelines 2"
+    assert unit_of("tests/spark/pipelines/test_plan.py::test_a") == "tests/spark/pipelines 3"
+    assert unit_of("tests/spark/pipelines/test_windows.py::test_a") == "tests/spark/pipelines 5"
     assert unit_of(f"{kill}::test_a[1]") == f"{kill}::test_a[1]"
 
 

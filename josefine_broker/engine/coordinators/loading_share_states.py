@@ -4,8 +4,11 @@ Rules: while a new leader loads the partition (`engine/coordinators/loading.py`)
 states get COORDINATOR_LOAD_IN_PROGRESS; the last record of a share partition counts.
 """
 
+from functools import partial
+
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.last_records import LastRecords
 from josefine_broker.engine.coordinators.loading import Loading, read_anew
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.share_partitions_host import forget_missing_partitions
@@ -16,47 +19,20 @@ from josefine_broker.engine.coordinators.share_states_host import (
 from josefine_broker.engine.groups.share.state_records import decode_key, decode_value
 from josefine_broker.engine.groups.share.values import ShareKey, ShareState
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.records.batch import BatchHeader
-from josefine_broker.records.reader import read_records
-
-RECORD_BYTES_MAX = 16 * 1024 * 1024
 
 
-class _ShareStateReader:
-    """The reader of a `__share_group_state` partition: it keeps the last record of each key."""
-
-    def __init__(self, ctx: Context, tp: TopicPartition) -> None:
-        self._ctx = ctx
-        self._tp = tp
-        self._states: dict[ShareKey, ShareState] = {}
-
-    def begin(self) -> None:
-        self._states = {}
-
-    def take(self, header: BatchHeader, batch: memoryview) -> None:
-        if header.is_control:
-            return
-        for record in read_records(batch, bytes_max=RECORD_BYTES_MAX):
-            key = None if record.key is None else decode_key(record.key)
-            if key is None:
-                continue
-            if record.value is None:
-                self._states.pop(key, None)
-            else:
-                self._states[key] = decode_value(record.value)
-
-    def finish(self) -> None:
-        shares = self._ctx.clients.shares
-        del shares.loading[self._tp]
-        shares.states.load(self._states)
-        forget_missing_states(self._ctx)
+def _hand_over(ctx: Context, tp: TopicPartition, states: dict[ShareKey, ShareState]) -> None:
+    shares = ctx.clients.shares
+    del shares.loading[tp]
+    shares.states.load(states)
+    forget_missing_states(ctx)
 
 
 def begin_loading_share_states(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
     """Start to load the partition, which this broker leads now."""
     unload_share_states(ctx, tp)
-    loading = Loading(ctx, tp, hosted, _ShareStateReader(ctx, tp))
-    ctx.clients.shares.loading[tp] = loading
+    reader = LastRecords(decode_key, decode_value, partial(_hand_over, ctx, tp))
+    ctx.clients.shares.loading[tp] = Loading(ctx, tp, hosted, reader)
 
 
 def unload_share_states(ctx: Context, tp: TopicPartition) -> None:

@@ -6,55 +6,31 @@ ids get COORDINATOR_LOAD_IN_PROGRESS; the last record of an id counts. Requests 
 leadership is lost get NOT_COORDINATOR.
 """
 
+from functools import partial
+
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
+from josefine_broker.engine.coordinators.last_records import LastRecords
 from josefine_broker.engine.coordinators.loading import Loading, read_anew
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.transactions_host import do_transactions_work, now_of
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.transactions.records import decode_key, decode_value
 from josefine_broker.engine.transactions.values import TransactionRecord
-from josefine_broker.records.batch import BatchHeader
-from josefine_broker.records.reader import read_records
-
-RECORD_BYTES_MAX = 16 * 1024 * 1024
 
 
-class _TransactionReader:
-    """The reader of a `__transaction_state` partition: it keeps the last record of each id."""
-
-    def __init__(self, ctx: Context, tp: TopicPartition) -> None:
-        self._ctx = ctx
-        self._tp = tp
-        self._stored: dict[str, TransactionRecord] = {}
-
-    def begin(self) -> None:
-        self._stored = {}
-
-    def take(self, header: BatchHeader, batch: memoryview) -> None:
-        if header.is_control:
-            return
-        for record in read_records(batch, bytes_max=RECORD_BYTES_MAX):
-            key = None if record.key is None else decode_key(record.key)
-            if key is None:
-                continue
-            if record.value is None:
-                self._stored.pop(key, None)
-            else:
-                self._stored[key] = decode_value(record.value)
-
-    def finish(self) -> None:
-        transactions = self._ctx.clients.transactions
-        del transactions.loading[self._tp]
-        transactions.coordinator.load(self._stored, now_of(self._ctx))
-        do_transactions_work(self._ctx)
+def _hand_over(ctx: Context, tp: TopicPartition, stored: dict[str, TransactionRecord]) -> None:
+    transactions = ctx.clients.transactions
+    del transactions.loading[tp]
+    transactions.coordinator.load(stored, now_of(ctx))
+    do_transactions_work(ctx)
 
 
 def begin_loading_transactions(ctx: Context, tp: TopicPartition, hosted: HostedPartition) -> None:
     """Start to load the partition, which this broker leads now."""
     unload_transactions(ctx, tp)
-    loading = Loading(ctx, tp, hosted, _TransactionReader(ctx, tp))
-    ctx.clients.transactions.loading[tp] = loading
+    reader = LastRecords(decode_key, decode_value, partial(_hand_over, ctx, tp))
+    ctx.clients.transactions.loading[tp] = Loading(ctx, tp, hosted, reader)
 
 
 def unload_transactions(ctx: Context, tp: TopicPartition) -> None:

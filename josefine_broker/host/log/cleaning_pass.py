@@ -18,7 +18,6 @@ import errno
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.base.ids import ProducerId
@@ -46,9 +45,6 @@ WRITE_BYTES = 1024 * 1024
 
 STEPS_PER_BATCH = 2
 """A batch costs as much as two records, in addition to its own."""
-
-T = TypeVar("T")
-OnLoop = Callable[[Callable[[], T]], T]
 
 
 def _do_nothing() -> None:

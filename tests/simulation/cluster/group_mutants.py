@@ -38,7 +38,7 @@ GROUP_MUTANTS = [
         old="return ErrorCode.fenced_instance_id",
         new="return ErrorCode.unknown_member_id",
         faults=GROUPS,
-        seed=20,
+        seed=39,
     ),
     Mutant(
         breaks="an assignment is told when it is stored",

@@ -247,7 +247,7 @@ MUTANTS = [
         old="self.high_watermark >= self.epoch_start_offset",
         new="True",
         faults=ELECTIONS,
-        seed=39,
+        seed=81,
     ),
     Mutant(
         breaks="who joins an ISR has all that is committed",
@@ -317,6 +317,7 @@ MUTANTS = [
         old="self._sync.durable_end if self.config.flush_messages == 1 else self.log_end_offset",
         new="self.log_end_offset",
         faults=ALL_POWER,
+        seed=60,
     ),
     Mutant(
         breaks="a follower acknowledges what it has synced",
@@ -349,7 +350,7 @@ MUTANTS = [
         old="return not set(before.replicas) <= set(after.replicas)",
         new="return False",
         faults=MOVES,
-        seed=9,
+        seed=82,
     ),
     Mutant(
         breaks="who dials says where it is",

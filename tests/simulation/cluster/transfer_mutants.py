@@ -76,8 +76,8 @@ TRANSFER_MUTANTS = [
     ),
     Mutant(
         breaks="a new coordinator knows the transactions that its partition names",
-        function=loading_transactions._TransactionReader.finish,
-        old="transactions.coordinator.load(self._stored,",
+        function=loading_transactions._hand_over,
+        old="transactions.coordinator.load(stored,",
         new="transactions.coordinator.load({},",
         faults=FAILOVERS,
         seed=1,

@@ -507,6 +507,25 @@ def test_older_leader_may_not_write(leader_epoch: int) -> None:
     assert code is (ErrorCode.fenced_leader_epoch if leader_epoch < 5 else ErrorCode.none)
 
 
+def test_a_lock_is_not_stored_and_refused_for_its_partition_alone() -> None:
+    world, a = sharing()
+    (topic_id, index) = next(iter(a.parts))
+    w = write_share_group_state
+    locked = w.StateBatch(first_offset=0, last_offset=0, delivery_state=1, delivery_count=1)
+    states = (
+        w.PartitionData(partition=at, state_epoch=0, leader_epoch=0, start_offset=0,
+                        state_batches=batches)
+        for at, batches in ((index, ()), (index + 1, (locked,)))
+    )  # fmt: skip
+    request = w.WriteShareGroupStateRequest(
+        group_id=GROUP, topics=(w.WriteStateData(topic_id=topic_id, partitions=tuple(states)),)
+    )
+    (found,) = world.ask(apis.WRITE_SHARE_GROUP_STATE, request).results
+    assert [(each.partition, each.error_code) for each in found.partitions] == [
+        (index, ErrorCode.none), (index + 1, ErrorCode.invalid_request),
+    ]  # fmt: skip
+
+
 def test_state_is_initialized_summarized_and_deleted() -> None:
     world, a = sharing()
     ((topic_id, index),) = a.parts
