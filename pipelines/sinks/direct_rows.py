@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.base import failpoints
 from pipelines.exactly_once.offset_chain import Commit
-from pipelines.model.direct_append import IS_DIRECT, why_not_here
+from pipelines.model.direct_append import why_not_here
 from pipelines.model.direct_merge import Fold, why_not_folded
 from pipelines.model.pipeline import Mode, Sink
 from pipelines.model.table_columns import Fields
@@ -33,6 +33,7 @@ from pipelines.sinks.direct_table import (
     NotDirectError,
 )
 from pipelines.sinks.staging import Staging, files_in, write_files
+from pipelines.spark.settings import IS_DIRECT
 from pipelines.transforms.cached_rows import is_one_process
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ import difflib
 from functools import cache
 from pathlib import Path
 
-from pipelines.model.direct_append import IS_DIRECT
+IS_DIRECT = "spark.josefine.directCommits"
+"""The setting of a session: `true` lets single tables have direct commits where their rules allow
+it; `false` takes them from the tables of a template, which have them unless it is said."""
 
 LIST = Path(__file__).with_name("spark_keys.txt")
 

@@ -35,10 +35,10 @@ from pipelines.dead_letters.replay import Replay, replays
 from pipelines.exactly_once.checkpoint_start import Trust
 from pipelines.exactly_once.offset_chain import Tip
 from pipelines.inspect.sink_status import all_sides
-from pipelines.model.direct_append import IS_DIRECT
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.iceberg.catalog import TablePlace
 from pipelines.sources.kinds import ANY_KIND
+from pipelines.spark.settings import IS_DIRECT
 from tests.spark.pipelines.conftest import NOW_MS, REPOSITORY, DiedError, Lab, dying
 from tests.spark.pipelines.test_kill import KILLED
 from tests.support.kill_cells import (

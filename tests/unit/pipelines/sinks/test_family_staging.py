@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.model.direct_append import IS_DIRECT
 from pipelines.sinks.direct_rows import why_not_direct
 from pipelines.sinks.family.rows import NAME, PLACE
 from pipelines.sinks.staging import KEEP_S, Staging, files_in
+from pipelines.spark.settings import IS_DIRECT
 from tests.unit.pipelines.sinks.test_table_family import sink_of
 
 
