@@ -131,7 +131,7 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
             when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
             by = f", by {each.engine}" if each.engine else ""
             lines.append(f"    last commit: version {each.version}{when}{by}")
-        if each.tables:
+        if each.tables:  # of a template
             lines.append(f"    {counted(len(each.tables), 'table')}, {len(_held(each))} held")
         lines += [f"    table {table.name} is held: {table.held}" for table in _held(each)]
         if each.failed:
