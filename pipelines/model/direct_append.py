@@ -43,7 +43,8 @@ FREE_SETTINGS = {
 """Settings of Delta in Spark that change nothing of the files, the table or the log. Delta itself
 sets the first one, at each commit that Spark makes."""
 IS_DIRECT = "spark.josefine.directCommits"
-"""The setting of a session: `false` lets Spark make all commits."""
+"""The setting of a session: `true` lets single tables have direct commits where their rules allow
+it; `false` takes them from the tables of a template, which have them unless it is said."""
 INDEXED_COLUMNS = "delta.dataSkippingNumIndexedCols"
 _INDEXED_DEFAULT = 32
 _DELTA = "delta."
