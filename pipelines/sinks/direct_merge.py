@@ -82,6 +82,7 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
             "numTargetRowsInserted": str(rows.num_rows - changed.rows),
             "numTargetRowsUpdated": str(changed.rows),
             "numTargetFilesAdded": "1",
+            "numTargetBytesAdded": str(new.path.stat().st_size),
             "numTargetFilesRemoved": str(len(changed.files)),
         },
     )
@@ -157,7 +158,13 @@ def _written(folder: Path, rows: Any) -> NewFile:
     import pyarrow.parquet as pq
 
     path = folder / f"part-00000-{uuid4()}-c000.zstd.parquet"
-    pq.write_table(rows, path, compression="zstd", write_statistics=with_footer_bounds(rows.schema))
+    pq.write_table(
+        rows,
+        path,
+        compression="zstd",
+        compression_level=1,
+        write_statistics=with_footer_bounds(rows.schema),
+    )
     return NewFile(path=path, at_ms=path.stat().st_mtime_ns // 1_000_000)
 
 
