@@ -1,4 +1,4 @@
-"""The configs of a mirrored topic: the four that are the mirror's, and those that it follows."""
+"""The configs of a mirrored topic: the five that are the mirror's, and those that it follows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from josefine_broker.client.admin import ConfigEntry
 SOURCE = "josefine.mirror.source"
 SESSION = "josefine.mirror.session"
 ENDS = "josefine.mirror.ends"
+END_EPOCHS = "josefine.mirror.end.epochs"
 EPOCHS = "josefine.mirror.epochs"
 OURS = ("josefine.", "remote.", "local.retention.", "leader.replication.", "follower.replication.")
 """Of one cluster alone: tables, archives, throttles of its brokers."""

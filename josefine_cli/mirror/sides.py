@@ -21,7 +21,7 @@ from josefine_broker.client.session import Session
 from josefine_cli.base.client_config import file_security
 from josefine_cli.base.errors import UserError
 from josefine_cli.base.output import checked_addresses
-from josefine_cli.mirror.configs import ENDS, EPOCHS, SESSION, SOURCE, changes, served
+from josefine_cli.mirror.configs import END_EPOCHS, ENDS, EPOCHS, SESSION, SOURCE, changes, served
 from josefine_cli.mirror.epochs import Answers, Notes, parse, render
 from josefine_cli.mirror.plan import Ends
 
@@ -209,7 +209,11 @@ def was_cut_over(target: BlockingClient, topic: str) -> bool:
 def release(target: BlockingClient, topic: str, ends: Mapping[int, int]) -> None:
     """End the mirror: clients may write from these offsets on."""
     text = ",".join(f"{index}:{end}" for index, end in sorted(ends.items()))
-    target.alter_configs({topic: {SESSION: None, ENDS: text}})
+    changes = {SESSION: None, ENDS: text}
+    if END_EPOCHS in (mirror_configs(target, topic) or {}):  # else its brokers are older
+        epochs = leaders_of(target, [TopicPartition(topic, index) for index in sorted(ends)])
+        changes[END_EPOCHS] = ",".join(f"{tp.partition}:{each}" for tp, each in epochs.items())
+    target.alter_configs({topic: changes})
 
 
 def ends_of(

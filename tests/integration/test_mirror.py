@@ -175,7 +175,10 @@ def test_cut_over_topic_continues_at_the_next_record(source: Any, target: Any) -
     with BlockingClient(target.bootstrap) as client:
         tp = TopicPartition("moved", 0)
         assert client.committed_offsets("readers-1", [tp]) == {tp: 7}
-        assert client.list_offsets({tp: -1})[tp].offset == 45
+        end = client.list_offsets({tp: -1})[tp]
+        assert end.offset == 45
+        configs = client.describe_configs(["moved"])["moved"]
+        assert configs["josefine.mirror.end.epochs"].value == f"0:{end.leader_epoch}"
     again = mirrored(source, target, "moved")
     assert again.code
     assert "cut over" in again.err

@@ -21,18 +21,18 @@ def mirrored_id(source: str) -> UUID | None:
 
 
 def check_ends(value: Value) -> None:
-    """Raises ValueError unless each item is a partition and an offset."""
+    """Raises ValueError unless each item is a partition and an offset, or an epoch."""
     assert isinstance(value, tuple)
     for item in value:
         index, colon, end = item.partition(":")
         if not (colon and index.isascii() and index.isdigit() and end.isascii() and end.isdigit()):
-            raise ValueError(f"'{item}' is not partition:offset")
+            raise ValueError(f"'{item}' is not a partition and a number, as in 0:17")
 
 
-def mirror_end(ends: Iterable[str], partition: int) -> int:
-    """The offset at which this partition's mirror ended; 0: it was not mirrored."""
-    for item in ends:
-        index, _, end = item.partition(":")
+def number_of(items: Iterable[str], partition: int, default: int) -> int:
+    """The offset or epoch that this partition has among the items."""
+    for item in items:
+        index, _, number = item.partition(":")
         if int(index) == partition:
-            return int(end)
-    return 0
+            return int(number)
+    return default

@@ -83,6 +83,8 @@ class TopicSettings:
     """The session that alone may append; empty: clients may write."""
     mirror_ends: tuple[str, ...] = ()
     """Where each partition's mirror ended, as `partition:offset`: from there on clients write."""
+    mirror_end_epochs: tuple[str, ...] = ()
+    """The leader epoch of each partition then, as `partition:epoch`: later ones are of clients."""
     mirror_epochs: tuple[str, ...] = ()
     """The mirror's own notes: `partition:offset:epoch:crc` of the source."""
     inert: Mapping[str, str] = field(default_factory=_nothing)
@@ -273,6 +275,9 @@ _ACTING: tuple[ConfigKey, ...] = (
     _in_log("josefine.archive.location", "", _STRING, "archive_location", check_place,
         "Path or URI of the Delta table that `josefine archive run` keeps of this topic, with"
         " `remote.storage.enable`."),
+    _in_settings("josefine.mirror.end.epochs", "", _LIST, "mirror_end_epochs", check_ends,
+        "Set by `josefine mirror cutover`: the leader epoch of each partition then; batches of"
+        " later ones are clients', also below the mirror's end after an unclean election."),
     _in_settings("josefine.mirror.ends", "", _LIST, "mirror_ends", check_ends,
         "Set by `josefine mirror cutover`: the offset of each partition from which on clients"
         " write; producers before it are those of another cluster."),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData, Fatal, KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import group_configs_changed
 from josefine_broker.engine.coordinators.loading_groups import (
@@ -49,10 +49,11 @@ from josefine_broker.engine.metadata.image import (
     PartitionEntry,
     TopicEntry,
 )
-from josefine_broker.engine.metadata.mirror_configs import mirror_end
+from josefine_broker.engine.metadata.mirror_configs import number_of
 from josefine_broker.engine.metadata.topic_config import TopicSettings, resolve
 from josefine_broker.engine.replicas.catching_up import forget_catch_up
 from josefine_broker.engine.replicas.leading import brokers_changed, take_role, wake_all
+from josefine_broker.records.batch import NO_LEADER_EPOCH
 
 
 class _Coordinates(NamedTuple):
@@ -285,8 +286,12 @@ def _open(
         return hosted
     if settings.mirror_ends:
         # Producers of the source may have the ids of ours, which must not look like theirs.
-        ends_at = mirror_end(settings.mirror_ends, tp.partition)
-        hosted.partition.producers.forget_mirrored(ends_at)
+        partition = hosted.partition
+        partition.producers.forget_mirrored(
+            number_of(settings.mirror_ends, tp.partition, 0),
+            LeaderEpoch(number_of(settings.mirror_end_epochs, tp.partition, NO_LEADER_EPOCH)),
+            partition.epochs,
+        )
     return hosted
 
 

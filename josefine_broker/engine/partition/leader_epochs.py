@@ -79,6 +79,11 @@ class LeaderEpochs:
         at = bisect_right(self._starts, offset, key=lambda start: start.start_offset)
         return self._starts[at - 1].epoch if at else NO_LEADER_EPOCH
 
+    def start_after(self, epoch: LeaderEpoch) -> int | None:
+        """Where the first epoch above this one starts; None: there is none."""
+        at = bisect_right(self._starts, epoch, key=lambda start: start.epoch)
+        return self._starts[at].start_offset if at < len(self._starts) else None
+
     def end_of(self, epoch: LeaderEpoch, log_end_offset: int) -> EpochEnd:
         """The end offset of `epoch` (KIP-279); (-1, -1) when it is unknown."""
         if not self._starts or epoch < 0 or epoch > self.latest:

@@ -369,8 +369,9 @@ class Partition:
         """Note that a batch of the leader was copied to the same offset; returns whether its epoch
         is new here. Raises CorruptData."""
         marker = read_marker(batch) if header.is_control else None
+        is_new = self.epochs.assign(header.leader_epoch, header.base_offset)
         self.appended(header, header.base_offset, now_ms, marker)
-        return self.epochs.assign(header.leader_epoch, header.base_offset)
+        return is_new
 
     def may_be_cut_to(self, end_offset: int) -> bool:
         """Whether a leader may make this follower truncate its log to `end_offset`."""

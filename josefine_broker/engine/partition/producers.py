@@ -24,9 +24,15 @@ from struct import Struct
 from typing import NamedTuple
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
-from josefine_broker.base.ids import ProducerEpoch, ProducerId
+from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.engine.partition.transactions import Transactions
-from josefine_broker.records.batch import NO_PRODUCER_ID, TRANSACTIONAL_BIT, BatchHeader
+from josefine_broker.records.batch import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from josefine_broker.records.control import Marker, read_marker
 from josefine_broker.records.crc import Buffer
 
@@ -87,10 +93,12 @@ def next_sequence(sequence: int) -> int:
 class ProducerState:
     """All producers of one partition, and their transactions."""
 
-    __slots__ = ("_entries", "_mirrored_end", "transactions")
+    __slots__ = ("_entries", "_epochs", "_mirrored_end", "_mirrored_epoch", "transactions")
 
     def __init__(self) -> None:
+        self._epochs = LeaderEpochs()
         self._mirrored_end = 0
+        self._mirrored_epoch = NO_LEADER_EPOCH
         self._entries: dict[ProducerId, ProducerEntry] = {}
         self.transactions = Transactions()
 
@@ -247,7 +255,7 @@ class ProducerState:
         timestamps may be years old, and would expire a producer at each restart."""
         if header.producer_id == NO_PRODUCER_ID or header.is_control:
             return
-        if base_offset < self._mirrored_end:  # a replay
+        if self._is_mirrored(base_offset):  # a replay
             if header.attributes & TRANSACTIONAL_BIT:
                 self.transactions.begin(header.producer_id, base_offset, now_ms)
             return
@@ -269,7 +277,7 @@ class ProducerState:
 
     def end(self, header: BatchHeader, marker: Marker, base_offset: int, now_ms: int) -> None:
         """End the producer's transaction: its marker is in the log."""
-        if base_offset < self._mirrored_end:  # a replay
+        if self._is_mirrored(base_offset):  # a replay
             self.transactions.end(header.producer_id, base_offset, is_commit=marker.is_commit)
             return
         entry = self._entries.get(header.producer_id)
@@ -290,18 +298,32 @@ class ProducerState:
         if marker is not None:
             self.end(header, marker, header.base_offset, now_ms)
 
-    def forget_mirrored(self, end_offset: int) -> None:
+    def forget_mirrored(
+        self,
+        end_offset: int,
+        epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        epochs: LeaderEpochs | None = None,
+    ) -> None:
         """The batches below this offset were mirrored from another cluster, which gave its
         producers ids of its own: one of this cluster with the same id is another producer. A batch
-        that looked like a duplicate would be acknowledged and not stored."""
-        if end_offset != self._mirrored_end:
-            self._mirrored_end = end_offset
+        that looked like a duplicate would be acknowledged and not stored.
+
+        `epoch` is that of the leader then, if it is known, and `epochs` are this log's: what a
+        later one wrote was written here, where an unclean election had cut the log."""
+        self._epochs = epochs or self._epochs
+        if (end_offset, epoch) != (self._mirrored_end, self._mirrored_epoch):
+            self._mirrored_end, self._mirrored_epoch = end_offset, epoch
             self._forget_mirrored()
 
+    def _is_mirrored(self, offset: int) -> bool:
+        if offset >= self._mirrored_end or self._mirrored_epoch == NO_LEADER_EPOCH:
+            return offset < self._mirrored_end
+        ours_from = self._epochs.start_after(self._mirrored_epoch)
+        return ours_from is None or offset < ours_from
+
     def _forget_mirrored(self) -> None:
-        end_offset = self._mirrored_end
         for producer_id, entry in list(self._entries.items()):
-            marks = tuple(mark for mark in entry.marks if mark.base_offset >= end_offset)
+            marks = tuple(mark for mark in entry.marks if not self._is_mirrored(mark.base_offset))
             if marks:
                 fields = (entry.epoch, entry.seen_ms, marks, entry.coordinator_epoch)
                 self._entries[producer_id] = ProducerEntry(*fields)

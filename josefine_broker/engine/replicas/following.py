@@ -195,6 +195,9 @@ def append_fetched(
                 new_epoch |= run.headers[0].leader_epoch != hosted.partition.epochs.latest
                 _append_run(ctx, hosted, run, now_ms)
     finally:
+        # An empty log may begin again within the leader's batch, which is then not written.
+        partition = hosted.partition
+        partition.high_watermark = min(partition.high_watermark, hosted.log.log_end_offset)
         if new_epoch:
             ctx.ports.logs.store_epochs(tp)
     return counters.replicated_bytes - before
@@ -288,18 +291,17 @@ def _append_run(ctx: Context, hosted: HostedPartition, run: _Run, now_ms: int) -
 
 def _check_place(hosted: HostedPartition, header: BatchHeader) -> None:
     """Raises CorruptData for a batch that does not continue our log."""
-    its_log, latest = hosted.log, hosted.partition.epochs.latest
+    its_log, epochs = hosted.log, hosted.partition.epochs
     end = its_log.log_end_offset
-    if header.leader_epoch < latest:
-        raise CorruptData(f"a batch of epoch {header.leader_epoch} after epoch {latest}")
+    if header.leader_epoch < epochs.latest:
+        raise CorruptData(f"a batch of epoch {header.leader_epoch} after epoch {epochs.latest}")
     if header.base_offset == end:
         return
     if header.base_offset < end == its_log.log_start_offset:
         # An empty log that restarted at the leader's log start offset, which is within this batch.
         its_log.restart_at(header.base_offset)
-        # Before the append, which may fail: the high watermark must not be past the end, and the
-        # epochs of the records that are gone would make the next fetch diverge.
-        hosted.partition.restarted(header.base_offset)
+        # The epochs of the records that are gone would make the next fetch diverge.
+        epochs.clear()
         return
     if header.base_offset < end or not hosted.settings.log.may_have_holes:
         raise CorruptData(f"a batch with base offset {header.base_offset}, expected {end}")

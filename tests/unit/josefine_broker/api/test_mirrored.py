@@ -9,8 +9,16 @@ from josefine_broker.api.shared.topics import NewNames, new_topic
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
 from josefine_broker.engine.metadata.changes import AlterTopicConfig
+from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
+from josefine_broker.engine.partition.partition import Partition
 from josefine_broker.engine.partition.producers import ProducerState
-from josefine_broker.records.batch import build_empty_batch, iter_batches, parse_header, stamp
+from josefine_broker.records.batch import (
+    NO_LEADER_EPOCH,
+    build_empty_batch,
+    iter_batches,
+    parse_header,
+    stamp,
+)
 from josefine_broker.records.control import Marker, build_marker
 from josefine_broker.wire.entities import write_txn_markers
 from josefine_broker.wire.produce import (
@@ -216,6 +224,41 @@ def test_replay_after_the_cut_over_forgets_the_sources_producers_again() -> None
     again.forget_mirrored(2)
     again.restore(producers.snapshot())
     assert again.check(parse_header(ours)) is not None
+
+
+@pytest.mark.parametrize("epoch", [None, 1])
+def test_what_clients_write_below_the_end_after_an_unclean_election_is_remembered(
+    epoch: int | None,
+) -> None:
+    """The log lost what was mirrored from offset 1 on; the cut-over was in leader epoch 1. Without
+    its number (an older mirror) a retry is stored twice, and nothing is ever lost."""
+    producers, epochs = ProducerState(), LeaderEpochs()
+    same = {"producer_id": 0, "producer_epoch": 0, "base_sequence": 0}
+    theirs, ours = (bytes(at(offset, b"a", **same)) for offset in (0, 1))
+    epochs.assign(LeaderEpoch(1), 0)
+    cut = (5, NO_LEADER_EPOCH if epoch is None else LeaderEpoch(epoch), epochs)
+    producers.forget_mirrored(*cut)
+    producers.take(parse_header(theirs), theirs, 0)
+    epochs.assign(LeaderEpoch(2), 1)
+    assert producers.check(parse_header(ours)) is None, "not taken for the one of the source"
+    producers.take(parse_header(ours), ours, 0)
+    is_duplicate = producers.check(parse_header(ours)) is not None
+    again = ProducerState()
+    again.restore(producers.snapshot())
+    again.forget_mirrored(*cut)
+    assert is_duplicate is (again.check(parse_header(ours)) is not None) is (epoch is not None)
+
+
+def test_followers_first_batch_of_a_later_epoch_is_remembered() -> None:
+    producers, epochs = ProducerState(), LeaderEpochs([(LeaderEpoch(1), 0)])
+    partition = Partition(producers, epochs)
+    producers.forget_mirrored(5, LeaderEpoch(1), epochs)
+    batch = bytearray(batch_of(b"b", producer_id=0, producer_epoch=0, base_sequence=0))
+    stamp(batch, 0, 1, LeaderEpoch(2))
+    header = parse_header(batch)
+    assert header.leader_epoch == 2
+    partition.copied(header, batch, 0)
+    assert producers.check(header) is not None
 
 
 def test_marker_of_a_local_transaction_takes_no_offset_of_the_source() -> None:
