@@ -44,8 +44,10 @@ class Reader(Protocol):
 
 
 class LastRecords(Generic[Key, Value]):
-    """The `Reader` of a partition in which the last record of each key counts. A record whose key is
-    decoded to None is passed over."""
+    """The `Reader` of a partition in which the last record of each key counts.
+
+    A record whose key is decoded to None is passed over.
+    """
 
     def __init__(
         self,
