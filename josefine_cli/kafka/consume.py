@@ -164,7 +164,14 @@ def consume(
     with decoding(decode, names[0], schema, message, registry) as values:
         write = writer(shown, values, with_topic=len(names) > 1)
         if share is not None:
-            _as_sharer(where, names, share, write, max_records, follow)
+            _in_group(
+                where,
+                names,
+                lambda opens: ShareReader(
+                    opens, share, names, write, max_records=max_records, follow=follow
+                ),
+                follow=follow,
+            )
         else:
             _run(where, names, group, first, last, chosen, write, max_records, follow)
 
@@ -217,7 +224,15 @@ def _run(
     follow: bool,
 ) -> None:
     if group is not None:
-        _as_member(bootstrap, topics, group, first, write, max_records, follow)
+        member = Membership(group, topics)
+        _in_group(
+            bootstrap,
+            topics,
+            lambda opens: GroupReader(
+                opens, member, first, write, max_records=max_records, follow=follow
+            ),
+            follow=follow,
+        )
         return
     with connect(bootstrap) as client:
         tps = [tp for topic in topics for tp in _partitions(client, topic, chosen)]
@@ -266,48 +281,19 @@ def _check_share(start: str, end: str | None, partitions: str | None, group: str
         )
 
 
-def _as_sharer(
+def _in_group(
     bootstrap: str,
     topics: tuple[str, ...],
-    group: str,
-    write: Write,
-    max_records: int | None,
+    reader_of: Callable[[Callable[[], BlockingClient]], GroupReader | ShareReader],
+    *,
     follow: bool,
 ) -> None:
+    """The topics as one member of a group reads them, whose reader begins once they are there."""
     with connect(bootstrap) as client:
         for topic in topics:
             partition_count(client, topic)
     with StopSignals() as stop:
-        reader = ShareReader(
-            lambda: connect(bootstrap), group, topics, write, max_records=max_records, follow=follow
-        )
-        reader.run(stop)
-    if stop.number is not None and not (follow and stop.number == signal.SIGINT):
-        raise typer.Exit(EXIT_SIGNAL + stop.number)
-
-
-def _as_member(
-    bootstrap: str,
-    topics: tuple[str, ...],
-    group: str,
-    first: Place,
-    write: Write,
-    max_records: int | None,
-    follow: bool,
-) -> None:
-    with connect(bootstrap) as client:
-        for topic in topics:
-            partition_count(client, topic)
-    with StopSignals() as stop:
-        reader = GroupReader(
-            lambda: connect(bootstrap),
-            Membership(group, topics),
-            first,
-            write,
-            max_records=max_records,
-            follow=follow,
-        )
-        reader.run(stop)
+        reader_of(lambda: connect(bootstrap)).run(stop)
     if stop.number is not None and not (follow and stop.number == signal.SIGINT):
         raise typer.Exit(EXIT_SIGNAL + stop.number)
 

@@ -97,7 +97,7 @@ def writer(broker: Any) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=WAIT_S)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_segments_go_once_the_archive_has_them_and_never_after_it_was_dropped(
     broker: Any, tmp_path: Path
 ) -> None:
@@ -154,7 +154,7 @@ def reader(broker: Any, port: int) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=WAIT_S)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_any_kafka_client_reads_below_the_local_start(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -279,7 +279,7 @@ def consumed(broker: Any, topic: str, count: int) -> Consumed:
     return found
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 @pytest.mark.parametrize("fail", ["before_files", "before_commit", "after_commit"])
 def test_killed_writer_neither_loses_nor_doubles(broker: Any, tmp_path: Path, fail: str) -> None:
     topic, lake = fail.replace("_", "-"), tmp_path / fail
@@ -341,7 +341,7 @@ def pipeline_source(broker: Any, topic: str, archive: str) -> Source:
     return replace(found, bootstrap=broker.bootstrap, headers=True)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_records_older_than_the_topics_retention_leave_the_archive(
     broker: Any, tmp_path: Path
 ) -> None:
@@ -363,7 +363,7 @@ def test_records_older_than_the_topics_retention_leave_the_archive(
     assert "20 records from offset 30 to 50" in verified.out, verified.err
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_records_beyond_the_topics_bytes_leave_the_archive(broker: Any, tmp_path: Path) -> None:
     lake = tmp_path / "sized"
     made(broker, "sized", lake, retention__bytes="1")

@@ -119,7 +119,7 @@ def test_clients_read_the_last_value_of_each_key_of_a_cleaned_topic(
         assert metric(cleaning_broker, "cleaner_logs_damaged") == 0
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_broker_killed_while_it_cleans_has_the_last_value_of_each_key(
     cleaning_broker: BrokerProcess,
 ) -> None:
@@ -187,7 +187,7 @@ def transact(broker: BrokerProcess, rounds: int) -> dict[bytes, bytes]:
     return last
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_what_transactions_wrote_is_compacted_for_readers_of_either_isolation(
     cleaning_broker: BrokerProcess,
 ) -> None:
@@ -214,7 +214,7 @@ def test_what_transactions_wrote_is_compacted_for_readers_of_either_isolation(
         assert "damaged" not in cleaning_broker.output
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_topic_that_is_compacted_no_more_goes_on_over_a_restart(
     cleaning_broker: BrokerProcess,
 ) -> None:

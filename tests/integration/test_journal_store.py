@@ -146,7 +146,7 @@ def lag(broker: BrokerProcess, topic: str, store: Path) -> int:
     return sum(each["lag"] for each in json.loads(done.out)["partitions"])
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_replicator_goes_on_when_its_broker_comes_back_and_ends_when_it_is_told(
     topic: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -172,7 +172,7 @@ def test_replicator_goes_on_when_its_broker_comes_back_and_ends_when_it_is_told(
         assert read(broker, topic, tmp_path) == everything(6)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_records_that_left_before_they_were_stored_are_told_and_never_passed_over_silently(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -201,7 +201,7 @@ def test_records_that_left_before_they_were_stored_are_told_and_never_passed_ove
     assert read(broker, topic, tmp_path) == everything(2)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_journals_of_a_widened_topic_are_moved_however_often_that_is_killed(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -244,7 +244,7 @@ def raw_events(broker: BrokerProcess, topic: str, store: Path) -> list[tuple[obj
         ]
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_a_store_that_was_restored_is_told_and_stored_again(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -320,7 +320,7 @@ def poison(broker: BrokerProcess, topic: str) -> None:
         producer.flush()
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_a_damaged_record_goes_to_the_dead_letters_and_all_else_is_stored(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -344,7 +344,7 @@ def test_a_damaged_record_goes_to_the_dead_letters_and_all_else_is_stored(
     assert read(broker, topic, tmp_path) == everything(4)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_topics_with_a_prefix_are_replicated_by_one_that_expires_them_too(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -418,7 +418,7 @@ def all_stored(broker: BrokerProcess, names: Sequence[str], store: Path) -> bool
     return all(lag(broker, name, store) == 0 for name in names)
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_two_events_of_one_number_in_the_store_are_told_and_skipped_if_asked(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
@@ -456,7 +456,7 @@ def test_exit_code_of_a_reader_of_the_store_holds(
         assert (process.returncode, out[:1]) == (0, "1"), said
 
 
-@pytest.mark.long_proof(share=3, among="lives of stores")
+@pytest.mark.long_proof(share=3, among="histories of stores")
 def test_purge_takes_the_snapshots_of_its_journal_too(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:

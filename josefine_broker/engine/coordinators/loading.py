@@ -6,7 +6,8 @@ be lost with the next leader. A partition that cannot be read is read again from
 skipping a record would forget a promise to a client.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -14,11 +15,16 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.records.batch import BatchHeader, iter_batches
+from josefine_broker.records.reader import read_records
 
 STEP_BYTES = 64 * 1024
 """Bytes per step: a few milliseconds in which nothing else is served."""
 PAUSE_MS = 1
 RETRY_MS = 1_000
+RECORD_BYTES_MAX = 16 * 1024 * 1024
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Reader(Protocol):
@@ -35,6 +41,42 @@ class Reader(Protocol):
     def finish(self) -> None:
         """The partition is read and committed: hand over the state."""
         ...
+
+
+class LastRecords(Generic[Key, Value]):
+    """The `Reader` of a partition in which the last record of each key counts.
+
+    A record whose key is decoded to None is passed over.
+    """
+
+    def __init__(
+        self,
+        decode_key: Callable[[bytes], Key | None],
+        decode_value: Callable[[bytes], Value],
+        hand_over: Callable[[dict[Key, Value]], None],
+    ) -> None:
+        self._decode_key = decode_key
+        self._decode_value = decode_value
+        self._hand_over = hand_over
+        self._found: dict[Key, Value] = {}
+
+    def begin(self) -> None:
+        self._found = {}
+
+    def take(self, header: BatchHeader, batch: memoryview) -> None:
+        if header.is_control:
+            return
+        for record in read_records(batch, bytes_max=RECORD_BYTES_MAX):
+            key = None if record.key is None else self._decode_key(record.key)
+            if key is None:
+                continue
+            if record.value is None:
+                self._found.pop(key, None)
+            else:
+                self._found[key] = self._decode_value(record.value)
+
+    def finish(self) -> None:
+        self._hand_over(self._found)
 
 
 class Loading(Parked):

@@ -8,8 +8,7 @@ from functools import partial
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.coordinators.last_records import LastRecords
-from josefine_broker.engine.coordinators.loading import Loading, read_anew
+from josefine_broker.engine.coordinators.loading import LastRecords, Loading, read_anew
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.share_partitions_host import forget_missing_partitions
 from josefine_broker.engine.coordinators.share_states_host import (

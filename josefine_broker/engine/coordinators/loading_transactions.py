@@ -10,8 +10,7 @@ from functools import partial
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context
-from josefine_broker.engine.coordinators.last_records import LastRecords
-from josefine_broker.engine.coordinators.loading import Loading, read_anew
+from josefine_broker.engine.coordinators.loading import LastRecords, Loading, read_anew
 from josefine_broker.engine.coordinators.log import partition_of
 from josefine_broker.engine.coordinators.transactions_host import do_transactions_work, now_of
 from josefine_broker.engine.hosted import HostedPartition

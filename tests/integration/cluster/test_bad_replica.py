@@ -37,7 +37,7 @@ def stored(files: RealFiles) -> list[int]:
     return [marks.get(*key) for key in marks]
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 @pytest.mark.parametrize(
     ("damage", "found"), [(flip_one_bit, "unsynced"), (shutil.rmtree, "missing")]
 )

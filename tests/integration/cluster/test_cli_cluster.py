@@ -117,7 +117,7 @@ def test_status_fails_and_says_why_while_a_broker_is_gone(local: Local) -> None:
     local.wait_well()
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_watch_tells_of_a_broker_that_dies_and_comes_back(local: Local) -> None:
     local.create("watched", 3)
     local.wait_well()
@@ -148,7 +148,7 @@ def test_watch_tells_of_a_broker_that_dies_and_comes_back(local: Local) -> None:
     local.wait_well()
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_what_each_way_to_write_loses_when_a_leader_is_killed_is_counted(local: Local) -> None:
     """Checklist row 34: who waits for all loses nothing."""
     local.create("written", 3)
@@ -168,7 +168,7 @@ def test_what_each_way_to_write_loses_when_a_leader_is_killed_is_counted(local: 
     local.wait_well()
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_voter_whose_data_are_lost_comes_back_by_the_printed_commands(local: Local) -> None:
     """Checklist row 16. It is refused with an empty directory; then what it prints is done."""
     local.wait_well()
@@ -346,7 +346,7 @@ def test_a_directory_that_holds_something_else_is_not_taken(tmp_path: Path) -> N
     assert Local(tmp_path).run("up", "--port", "65500").code == 2
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_one_broker_grows_to_three_voters_and_gives_one_up(tmp_path: Path) -> None:
     """Checklist row 16."""
     local = Local(tmp_path / "cluster")

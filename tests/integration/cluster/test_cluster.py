@@ -34,7 +34,7 @@ def test_three_brokers_from_empty_directories_form_one_cluster(tmp_path: Path) -
         assert sorted(each.broker_id for each in described.brokers) == [1, 2, 3]
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_one_of_three_voters_waits_and_says_so_until_a_second_comes(tmp_path: Path) -> None:
     with Cluster(tmp_path, start=False) as cluster:
         first = cluster.broker(1)
@@ -79,7 +79,7 @@ def test_no_acknowledged_record_is_lost_when_a_leader_is_killed(tmp_path: Path) 
         assert read_all(client, "kept") == sent
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_single_broker_grows_to_three_voters_by_brokers_that_join(tmp_path: Path) -> None:
     with Cluster(tmp_path, brokers=1) as cluster:
         before = cluster.view(1)["cluster_id"]
@@ -94,7 +94,7 @@ def test_single_broker_grows_to_three_voters_by_brokers_that_join(tmp_path: Path
         assert {view["cluster_id"] for view in views} == {before}
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_joiner_past_the_number_of_voters_is_an_observer(tmp_path: Path) -> None:
     with Cluster(tmp_path, raft__voters_max=3) as cluster:
         cluster.join(4)
@@ -104,7 +104,7 @@ def test_joiner_past_the_number_of_voters_is_an_observer(tmp_path: Path) -> None
             assert [each["id"] for each in view["raft"]["observers"]] == [4]
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_cluster_comes_back_after_all_its_brokers_were_stopped(tmp_path: Path) -> None:
     with Cluster(tmp_path, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as client:

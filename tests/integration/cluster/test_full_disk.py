@@ -49,7 +49,7 @@ def checks(cluster: Cluster, broker_id: int) -> dict[str, dict[str, str]]:
     return checks["checks"]  # type: ignore[return-value]
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_broker_with_a_full_disk_hands_over_and_comes_back(
     tmp_path: Path, small_disk: Path
 ) -> None:
@@ -98,7 +98,7 @@ def test_broker_with_a_full_disk_hands_over_and_comes_back(
         check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_broker_that_starts_on_a_full_disk_says_what_it_waits_for(tmp_path: Path) -> None:
     with Cluster(tmp_path, start=False) as cluster:
         broker = cluster.broker(1)

@@ -42,7 +42,7 @@ def _idle_bytes_per_s(cluster: NamespaceCluster) -> float:
     return _bytes_per_s(cluster, WINDOW_S)
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_idle_traffic_does_not_grow_with_partitions(tmp_path: Path) -> None:
     """Checklist row 39."""
 

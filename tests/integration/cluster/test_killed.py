@@ -15,7 +15,7 @@ PARTITIONS = 3
 ELECTION_TIMEOUT_MS = 5_000
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 @pytest.mark.parametrize("victim", ["leader", "controller"])
 def test_killed_broker_costs_no_acknowledged_record(tmp_path: Path, victim: str) -> None:
     """Checklist rows 36 and 94."""
@@ -55,7 +55,7 @@ def test_every_broker_may_be_killed_in_turn_and_all_at_once(tmp_path: Path) -> N
         check(load.account, read_back(cluster.bootstrap, "load", PARTITIONS))
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_killed_controller_is_followed_by_another_before_any_election_timeout(
     tmp_path: Path,
 ) -> None:

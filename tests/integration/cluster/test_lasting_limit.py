@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 TOPIC = "t"
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_leader_without_file_handles_hands_over_and_says_why(tmp_path: Path) -> None:
     with Cluster(tmp_path, **REPLICATED) as cluster:
         with BlockingClient(cluster.bootstrap) as admin:

@@ -40,7 +40,7 @@ def test_newcomer_gets_a_snapshot_and_so_does_a_restart(tmp_path: Path) -> None:
         cluster.wait_settled()
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_voter_that_lost_its_data_is_refused_and_says_why(tmp_path: Path) -> None:
     with Cluster(tmp_path) as cluster:
         cluster.wait_settled()
@@ -59,7 +59,7 @@ def test_voter_that_lost_its_data_is_refused_and_says_why(tmp_path: Path) -> Non
             client.create_topics([NewTopic("goes-on", partitions=1)])
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_broker_with_data_of_a_cluster_of_its_own_does_not_serve_beside_the_others(
     tmp_path: Path,
 ) -> None:
@@ -77,7 +77,7 @@ def test_broker_with_data_of_a_cluster_of_its_own_does_not_serve_beside_the_othe
         assert "listening on" not in first.output
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_second_process_with_the_same_id_is_kept_out_until_the_first_is_gone(
     tmp_path: Path,
 ) -> None:
@@ -100,7 +100,7 @@ def test_second_process_with_the_same_id_is_kept_out_until_the_first_is_gone(
             second.wait_serving()
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_observer_that_lost_its_data_begins_anew(tmp_path: Path) -> None:
     with Cluster(tmp_path, 1) as cluster:
         observer = cluster.join(2)
@@ -114,7 +114,7 @@ def test_observer_that_lost_its_data_begins_anew(tmp_path: Path) -> None:
         assert [each["id"] for each in views[0]["raft"]["observers"]] == [2]
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_former_voter_that_loses_its_data_again_begins_anew_by_itself(tmp_path: Path) -> None:
     """Its file still names it among `raft.voters`, so it asks nobody to be let in."""
     with Cluster(tmp_path, raft__voters_max=2) as cluster:
@@ -151,7 +151,7 @@ def test_broker_of_another_cluster_is_refused_and_both_sides_say_why(tmp_path: P
             assert json.loads(ours.get("/cluster")[1])["counts"]["brokers"] == 1
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_change_without_a_majority_ends_in_one_clear_error_at_its_deadline(tmp_path: Path) -> None:
     """Checklist row 11."""
     with Cluster(tmp_path, **REPLICATED) as cluster:
@@ -176,7 +176,7 @@ def test_change_without_a_majority_ends_in_one_clear_error_at_its_deadline(tmp_p
             client.create_topics([NewTopic("heard", partitions=1, replication_factor=2)])
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_change_asked_of_a_follower_waits_for_the_next_leader(tmp_path: Path) -> None:
     """Checklist row 11."""
     with Cluster(tmp_path, **REPLICATED) as cluster:

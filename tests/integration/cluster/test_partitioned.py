@@ -46,7 +46,7 @@ def _loaded(cluster: NamespaceCluster) -> Workload:
     return load
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 @pytest.mark.parametrize("victim", ["leader", "controller"])
 def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
     namespace_cluster: NamespaceCluster, victim: str
@@ -71,7 +71,7 @@ def test_broker_that_was_cut_off_lost_nothing_that_was_acknowledged(
     _check(namespace_cluster, load)
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_minority_alone_commits_nothing_and_follows_when_it_is_back(
     namespace_cluster: NamespaceCluster,
 ) -> None:
@@ -112,7 +112,7 @@ def _create_at(
         client.create_topics([NewTopic(topic, partitions=1, replication_factor=1)])
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
     namespace_cluster: NamespaceCluster,
 ) -> None:
@@ -139,7 +139,7 @@ def test_leader_that_reaches_nobody_but_hears_everybody_is_replaced(
     _check(namespace_cluster, load)
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_slow_network_only_slows(tmp_path: Path) -> None:
     with (
         Lab(1, 2, 3) as lab,

@@ -11,7 +11,7 @@ from tests.support.cluster import REPLICATED, Cluster
 from tests.support.workload import Workload, check, read_back
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 @pytest.mark.parametrize("victim", ["leader", "controller"])
 def test_broker_that_stood_still_comes_back_as_a_follower(tmp_path: Path, victim: str) -> None:
     """Checklist rows 36 and 94."""

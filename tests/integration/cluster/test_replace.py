@@ -53,7 +53,7 @@ def check_replaced(cluster: Cluster, old: int) -> None:
     assert sorted(map(int, read.out.split())) == list(range(RECORDS)), read.err
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_replacement_that_was_interrupted_is_resumed_by_the_same_command(grown: Cluster) -> None:
     old = grown.controller()
     command = ("cluster", "replace", str(old), "--with", str(NEW))
@@ -81,7 +81,7 @@ def test_replacement_that_was_interrupted_is_resumed_by_the_same_command(grown: 
     assert (again.code, "nothing (more) to replace" in again.err) == (1, True)
 
 
-@pytest.mark.long_proof(share=3, among="lives of clusters")
+@pytest.mark.long_proof(share=3, among="histories of clusters")
 def test_dead_broker_is_replaced_and_kept_out_when_it_comes_back(grown: Cluster) -> None:
     for new, reason in ((7, "broker 7 is not in the cluster"), (3, "already has a replica on")):
         refused = replace(grown, "2", "--with", str(new))
