@@ -64,6 +64,7 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
     why = why_out_of_range(ranged, known, {name: _bounds([rows[name]]) for name, _, _ in ranged})
     if why:
         raise NotDirectError(why)
+    # All rows are read, of TABLE_BYTES_MAX at most; files without a changed row stay.
     stored = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
     files = stored.to_pylist()
     schema = pa.schema(table.schema().to_arrow())
