@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from josefine_broker.engine.coordinators.last_records import LastRecords
+from josefine_broker.engine.coordinators.loading import LastRecords
 from josefine_broker.records.batch import parse_header
 from josefine_broker.records.builder import Record, build_batch
 
