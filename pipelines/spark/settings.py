@@ -11,16 +11,11 @@ import difflib
 from functools import cache
 from pathlib import Path
 
-<<<<<<< HEAD
 IS_DIRECT = "spark.josefine.directCommits"
 """The setting of a session: `true` lets single tables have direct commits where their rules allow
 it; `false` takes them from the tables of a template, which have them unless it is said."""
 
-=======
->>>>>>> rev
 LIST = Path(__file__).with_name("spark_keys.txt")
-OWN = "spark.josefine.directCommits"
-"""`IS_DIRECT` of the direct commits, which are in a folder above this one."""
 
 FREE = (
     "spark.app.",
@@ -59,7 +54,7 @@ _CUTOFF = 0.85
 def known() -> frozenset[str]:
     """The known names, our own among them."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
-    return frozenset({OWN, *(line for line in lines if line and line[0] != "#")})
+    return frozenset({IS_DIRECT, *(line for line in lines if line and line[0] != "#")})
 
 
 @cache

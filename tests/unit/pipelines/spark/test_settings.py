@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.sessions.session import DEFAULTS, LOCAL_DEFAULTS
-from pipelines.model.direct_append import IS_DIRECT
-from pipelines.spark.settings import known, versions, why_unknown
+from pipelines.spark.settings import IS_DIRECT, known, versions, why_unknown
 from tests.spark_keys import headline
 
 
