@@ -11,9 +11,8 @@ import difflib
 from functools import cache
 from pathlib import Path
 
-from pipelines.model.direct_append import IS_DIRECT
-
 LIST = Path(__file__).with_name("spark_keys.txt")
+OURS = "spark.josefine.directCommits"
 
 FREE = (
     "spark.app.",
@@ -50,9 +49,9 @@ _CUTOFF = 0.85
 
 @cache
 def known() -> frozenset[str]:
-    """The known names, our own among them."""
+    """The known names, our own (`model/direct_append.py`) among them."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
-    return frozenset({IS_DIRECT, *(line for line in lines if line and line[0] != "#")})
+    return frozenset({OURS, *(line for line in lines if line and line[0] != "#")})
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from josefine_spark.sessions.session import DEFAULTS, LOCAL_DEFAULTS
+from pipelines.model.direct_append import IS_DIRECT
 from pipelines.spark.settings import known, versions, why_unknown
 from tests.spark_keys import headline
 
@@ -27,7 +28,7 @@ def test_the_list_is_of_the_versions_that_are_installed():
         "spark.sql.catalog.lake.warehouse",
         "spark.executorEnv.HOME",
         "spark.ours.anything",
-        "spark.josefine.directCommits",
+        IS_DIRECT,
     ],
 )
 def test_settings_that_there_are_or_may_be_are_let_through(key):
