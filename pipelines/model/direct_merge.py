@@ -1,10 +1,10 @@
 """The decision whether the partials of an aggregated table are merged without Spark, and how. Pure.
 
 A batch's partials are few, and MERGE in Spark plans, generates code and shuffles for them as for
-billions. delta-rs merges them with an engine of its own. Where Spark stops the run because a sum
-overflows, that engine wraps it around, and its results for NaN, decimals and times beyond year 9999
-are others than Spark's. So it merges plain types alone, and only where no result can leave its
-range; everything else is merged by Spark.
+billions. Arrow groups them with the table's rows. Where Spark stops the run because a sum
+overflows, Arrow wraps it around, and its results for NaN, decimals and times beyond year 9999 are
+others than Spark's. So it merges plain types alone, and only where no result can leave its range;
+everything else is merged by Spark.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MERGED: Mapping[str, str] = {
     "min": "least(t.{c}, s.{c})",
     "max": "greatest(t.{c}, s.{c})",
 }
-"""How a row of the table (t) and one of the batch (s) become one, in Spark's SQL and DataFusion's;
-least/greatest skip nulls."""
+"""How a row of the table (t) and one of the batch (s) become one, in Spark's SQL; least/greatest
+skip nulls."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ASKED = {"delta.appendOnly", "delta.enableChangeDataFeed"}
 """Properties that ask nothing of an append, but something of changed rows."""
@@ -55,23 +55,6 @@ class Fold:
     keys: tuple[str, ...]
     functions: Mapping[str, str]
 
-    @property
-    def same(self) -> str:
-        """SQL: whether the partial `s` is of the table's row `t`; a null is equal to a null."""
-        # DataFusion reads what follows the operator to its end, an AND too.
-        return " AND ".join(f'(t."{key}" IS NOT DISTINCT FROM s."{key}")' for key in self.keys)
-
-    @property
-    def update(self) -> dict[str, str]:
-        """Column → SQL of its new value."""
-        quoted = {f'"{name}"': function for name, function in self.functions.items()}
-        return {name: MERGED[function].format(c=name) for name, function in quoted.items()}
-
-    @property
-    def insert(self) -> dict[str, str]:
-        """Column → SQL of its value in a new row."""
-        return {f'"{name}"': f's."{name}"' for name in (*self.keys, *self.functions)}
-
     def ranged(self, fields: Fields) -> Iterator[tuple[str, str, bool]]:
         """(column, type, whether values are added) of each column whose values have a range."""
         kinds = {each["name"]: each["type"] for each in fields}
@@ -82,7 +65,7 @@ class Fold:
 
 
 def why_not_folded(fold: Fold, table: TableRules, rows: Fields) -> str:
-    """Why Spark merges rows with these columns into the table; "" if delta-rs may."""
+    """Why Spark merges rows with these columns into the table; "" if Arrow may."""
     wrong = why_not_appended(table, rows)
     if wrong:
         return wrong

@@ -1,9 +1,16 @@
-"""The partials of a batch merged into a local Delta table by delta-rs, in one commit."""
+"""The partials of a batch merged into a local Delta table without Spark: Arrow groups them with the
+table's rows, and delta-rs commits the new file.
+
+delta-rs's own MERGE is no way: it writes texts as Arrow's views, by which Arrow's readers cannot
+filter (1.6).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from pipelines.model.direct_merge import (
     BYTES_MAX,
@@ -14,10 +21,18 @@ from pipelines.model.direct_merge import (
     why_out_of_range,
 )
 from pipelines.model.table_columns import Fields
-from pipelines.sinks.direct_table import NewFile, NotDirectError
+from pipelines.sinks.direct_table import Change, NewFile, NotDirectError
+from pipelines.sinks.parquet_statistics import with_footer_bounds
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
+    from deltalake.transaction import RemoveAction
+
+NEW = -1
+"""In place of a file's number: a partial."""
+_FILE = "file of the row"
+"""No column's name: those of a merged table need no quotes."""
+_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 
 
 def rows_of(files: Sequence[NewFile]) -> Any:
@@ -39,27 +54,129 @@ def rows_of(files: Sequence[NewFile]) -> Any:
     return pa.concat_tables([pq.ParquetFile(each).read() for each in found]) if found else None
 
 
-def merge(
-    rows: Any, fold: Fold, fields: Fields, table: DeltaTable, properties: CommitProperties
-) -> None:
-    """Merge partials, an Arrow table. Raises NotDirectError, DeltaError."""
+def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -> Change:
+    """Write the file of a merge of partials, an Arrow table, into the table at `path`. Raises
+    NotDirectError, OSError."""
+    import pyarrow as pa
+
     ranged = [*fold.ranged(fields)]
     known = _bounds_there(table, [name for name, _, _ in ranged])
     why = why_out_of_range(ranged, known, {name: _bounds([rows[name]]) for name, _, _ in ranged})
     if why:
         raise NotDirectError(why)
-    (
-        table.merge(
-            rows,
-            fold.same,
-            source_alias="s",
-            target_alias="t",
-            streamed_exec=False,  # the partials are in memory
-            commit_properties=properties,
-        )
-        .when_matched_update(fold.update)
-        .when_not_matched_insert(fold.insert)
-        .execute()
+    stored = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
+    files = stored.to_pylist()
+    schema = pa.schema(table.schema().to_arrow())
+    folder = Path(path)
+    try:
+        parts = [_tagged(_read(folder, each["path"], schema), at) for at, each in enumerate(files)]
+        parts.append(_tagged(_fitted(rows, schema), NEW))
+        folded, changed = _folded(pa.concat_tables(parts), fold)
+        new = _written(folder, _fitted(folded, schema))
+    except pa.ArrowException as error:
+        raise NotDirectError(f"its rows cannot be merged: {error}") from error
+    return Change(
+        new=new,
+        removed=[_removed(files[at], new.at_ms) for at in sorted(changed.files)],
+        metrics={
+            "numTargetRowsInserted": str(rows.num_rows - changed.rows),
+            "numTargetRowsUpdated": str(changed.rows),
+            "numTargetFilesAdded": "1",
+            "numTargetBytesAdded": str(new.path.stat().st_size),
+            "numTargetFilesRemoved": str(len(changed.files)),
+        },
+    )
+
+
+class _Changed(NamedTuple):
+    """The files with rows that a batch changes, and how many rows."""
+
+    files: set[int]
+    rows: int
+
+
+def _folded(rows: Any, fold: Fold) -> tuple[Any, _Changed]:
+    """The rows of the new file. `rows`: the table's and the batch's, with `_FILE`. A null is equal
+    to a null in a group. Raises NotDirectError for a key that one side has twice."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # A table's count that is null stays so, as in SQL; the other functions skip nulls.
+    counts = pc.ScalarAggregateOptions(skip_nulls=False)
+    wanted = [
+        (name, "sum", counts) if function == "count" else (name, function)
+        for name, function in fold.functions.items()
+    ]
+    places = [(_FILE, "min"), (_FILE, "max"), (_FILE, "count")]
+    found = rows.group_by([*fold.keys], use_threads=False).aggregate([*wanted, *places])
+    # By their places: a column's name may be that of another one with a function.
+    *columns, low, top, count = found.columns
+    is_new, is_old = pc.equal(low, NEW), pc.not_equal(top, NEW)
+    is_changed = pc.and_(is_new, is_old)
+    sides = pc.add(pc.cast(is_new, "int64"), pc.cast(is_old, "int64"))
+    if pc.any(pc.greater(count, sides)).as_py():
+        raise NotDirectError("it has a key twice")
+    files = pc.unique(top.filter(is_changed))
+    written = pa.table(columns, [*fold.keys, *fold.functions])
+    written = written.filter(pc.or_(is_new, pc.is_in(top, files)))
+    return written, _Changed(set(files.to_pylist()), pc.sum(is_changed).as_py() or 0)
+
+
+def _read(folder: Path, name: str, schema: Any) -> Any:
+    """The rows of a file of the table, as its columns. Raises NotDirectError, OSError."""
+    import pyarrow.parquet as pq
+
+    if any(each in name for each in "/:%"):
+        raise NotDirectError("it has files elsewhere")
+    # Of the year 9999, too; Delta's writer in Spark leaves INT96.
+    with pq.ParquetFile(folder / name, coerce_int96_timestamp_unit="us") as file:
+        if _LEGACY & {*(file.metadata.metadata or {})}:
+            raise NotDirectError("it has times of another calendar")
+        return _fitted(file.read(use_threads=False), schema)
+
+
+def _fitted(rows: Any, schema: Any) -> Any:
+    """The rows as the table's columns; a file may be older than some of them."""
+    import pyarrow as pa
+
+    columns = [
+        rows[each.name].cast(each.type)
+        if each.name in rows.column_names
+        else pa.nulls(rows.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _tagged(rows: Any, at: int) -> Any:
+    import pyarrow as pa
+
+    return rows.append_column(_FILE, pa.repeat(pa.scalar(at, pa.int64()), rows.num_rows))
+
+
+def _written(folder: Path, rows: Any) -> NewFile:
+    import pyarrow.parquet as pq
+
+    path = folder / f"part-00000-{uuid4()}-c000.zstd.parquet"
+    pq.write_table(
+        rows,
+        path,
+        compression="zstd",
+        compression_level=1,
+        write_statistics=with_footer_bounds(rows.schema),
+    )
+    return NewFile(path=path, at_ms=path.stat().st_mtime_ns // 1_000_000)
+
+
+def _removed(file: Mapping[str, Any], at_ms: int) -> RemoveAction:
+    from deltalake.transaction import RemoveAction
+
+    return RemoveAction(
+        path=file["path"],
+        data_change=True,
+        deletion_timestamp=at_ms,
+        size=file["size_bytes"],
+        partition_values={},
     )
 
 

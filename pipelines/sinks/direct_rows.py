@@ -1,7 +1,7 @@
 """Rows of one sink that are committed to its table without Delta's writer in Spark.
 
 Spark writes plain Parquet files. Those of an append are the table's: delta-rs commits them with the
-statistics of their footers. Those of an aggregate are few rows, which delta-rs merges. Delta in
+statistics of their footers. Those of an aggregate are few rows, which Arrow merges. Delta in
 Spark computes the whole state of a table for each commit, and the statistics row by row, and keeps
 what it knows of each table in the JVM. A table that asks for more (`model/direct_append`,
 `model/direct_merge`) is written by Spark.
@@ -109,7 +109,7 @@ class DirectRows:
             if partials is None or self._fold is None:
                 table.add(actions, version, chain.link, number, said)
             else:
-                how = partial(merge, partials, self._fold, fields)
+                how = partial(merge, partials, self._fold, fields, self._path)
                 table.merge(how, version, chain.link, number, said)
 
         return chain.add(add, commit, batch_id, more)

@@ -24,7 +24,8 @@ from pipelines.sinks.parquet_statistics import statistics, unseen_in
 from pipelines.storage.files import FolderFiles
 
 if TYPE_CHECKING:
-    from deltalake import CommitProperties, DeltaTable
+    from deltalake import DeltaTable
+    from deltalake.transaction import AddAction, RemoveAction
 
 CAME_BETWEEN = "DELTA_CONCURRENT_WRITE: another commit came between"
 """In the words by which `retry_policy` knows that the commit may be repeated."""
@@ -61,6 +62,16 @@ class NewFile:
 
     path: Path
     at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A new file in the table's folder, the actions that remove those whose rows it has, and what
+    Delta's history shows of it."""
+
+    new: NewFile
+    removed: Sequence[RemoveAction]
+    metrics: Mapping[str, str]
 
 
 class DirectTable:
@@ -117,30 +128,34 @@ class DirectTable:
         """Move the files that have rows into the table's folder; delta-rs's actions that add
         them."""
         import pyarrow.parquet as pq
-        from deltalake.transaction import AddAction
 
         folder = Path(self.path)
         # The mark of a folder whose table is not committed yet: see `_is_free`.
         (folder / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
-        columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
         actions = []
         for each in files:
-            footer = pq.read_metadata(each.path)
-            if not footer.num_rows:
+            if not pq.read_metadata(each.path).num_rows:
                 continue
             to = folder / each.path.name
             _move(each.path, to)
-            actions.append(
-                AddAction(
-                    path=to.name,
-                    size=to.stat().st_size,
-                    partition_values={},
-                    modification_time=each.at_ms,
-                    data_change=True,
-                    stats=statistics(footer, columns_max, unseen_in(to, footer, columns_max)),
-                )
-            )
+            actions.append(self._added(NewFile(path=to, at_ms=each.at_ms)))
         return actions
+
+    def _added(self, file: NewFile) -> AddAction:
+        """delta-rs's action that adds a file in the table's folder."""
+        import pyarrow.parquet as pq
+        from deltalake.transaction import AddAction
+
+        footer = pq.read_metadata(file.path)
+        columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
+        return AddAction(
+            path=file.path.name,
+            size=file.path.stat().st_size,
+            partition_values={},
+            modification_time=file.at_ms,
+            data_change=True,
+            stats=statistics(footer, columns_max, unseen_in(file.path, footer, columns_max)),
+        )
 
     def add(
         self, actions: Sequence[Any], version: int, link: Link, number: int, metadata: str
@@ -181,23 +196,33 @@ class DirectTable:
 
     def merge(
         self,
-        merge: Callable[[DeltaTable, CommitProperties], None],
+        merge: Callable[[DeltaTable], Change],
         version: int,
         link: Link,
         number: int,
         metadata: str,
     ) -> None:
-        """Change rows by a merge of delta-rs, onto `version`. Raises as `add` does."""
+        """Replace files by another one with their changed rows, onto `version`. Raises as `add`
+        does."""
         from deltalake import CommitProperties, Transaction
 
         self._stop_at_another(version)
         self.check(version)
-        properties = CommitProperties(
-            custom_metadata={"userMetadata": metadata},
-            app_transactions=[Transaction(link.app_id, number)],
-        )
+        table = self._at(version)
         with self._failures(version):
-            merge(self._at(version), properties)
+            change = merge(table)
+            table.create_write_transaction(
+                [self._added(change.new), *change.removed],
+                "append",
+                table.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": metadata, "operationMetrics": change.metrics},
+                    app_transactions=[Transaction(link.app_id, number)],
+                    # By itself delta-rs puts it on top of an OPTIMIZE of the same files: each row
+                    # would be in the table twice.
+                    max_commit_retries=0,
+                ),
+            )
 
     @contextmanager
     def _failures(self, version: int) -> Iterator[None]:

@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 LIST = Path(__file__).with_name("spark_keys.txt")
-OURS = "spark.josefine.directCommits"
+OWN = "spark.josefine.directCommits"
+"""`IS_DIRECT` of the direct commits, which are in a folder above this one."""
 
 FREE = (
     "spark.app.",
@@ -49,9 +50,9 @@ _CUTOFF = 0.85
 
 @cache
 def known() -> frozenset[str]:
-    """The known names, our own (`model/direct_append.py`) among them."""
+    """The known names, our own among them."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
-    return frozenset({OURS, *(line for line in lines if line and line[0] != "#")})
+    return frozenset({OWN, *(line for line in lines if line and line[0] != "#")})
 
 
 @cache

@@ -112,7 +112,6 @@ def test_a_time_that_other_engines_write_in_another_way_is_for_spark(
 
 
 def test_what_is_added_and_what_has_a_range():
-    assert FOLD.update['"total"'] == 'coalesce(t."total" + s."total", t."total", s."total")'
     assert [*FOLD.ranged(ROWS)] == [
         ("at", "timestamp", False), ("n", "long", True), ("total", "long", True),
         ("last", "date", False),

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.model import direct_merge as rules
 from pipelines.model.direct_merge import Fold, why_not_folded
@@ -54,7 +54,7 @@ def created(path: Path) -> DirectTable:
 
 
 def fold_into(table: DirectTable, version: int, rows: list[Row]) -> None:
-    how = partial(merge, pa.Table.from_pylist(rows, ARROW), FOLD, FIELDS)
+    how = partial(merge, pa.Table.from_pylist(rows, ARROW), FOLD, FIELDS, table.path)
     table.merge(how, version, LINK, version + 1, f'{{"n": {version}}}')
 
 
@@ -115,7 +115,7 @@ def test_the_commit_has_the_transaction_the_offsets_and_the_number_of_rows(tmp_p
     text = (path / "_delta_log" / f"{2:020d}.json").read_text()
     entry = parse_entry(2, text, LINK.app_id)
 
-    assert (entry.txn_version, entry.metadata, entry.operation) == (2, {"n": 1}, "MERGE")
+    assert (entry.txn_version, entry.metadata, entry.operation) == (2, {"n": 1}, "WRITE")
     assert entry.metrics["numTargetRowsInserted"] == 2
     assert entry.metrics["numTargetRowsUpdated"] == 1
     (added,) = [json.loads(line)["add"] for line in text.splitlines() if '"add"' in line[:8]]
@@ -181,3 +181,93 @@ def test_files_without_rows_are_none(tmp_path: Path) -> None:
     assert rows_of(files).num_rows == 1
     assert rows_of(files[:1]) is rows_of([]) is None
     assert rules.ROWS_MAX > 1
+
+
+MEANWHILE: list[Any] = [
+    lambda path: DeltaTable(path).delete("k = 'a'"),
+    lambda path: DeltaTable(path).delete("k = 'b'"),
+    lambda path: DeltaTable(path).optimize.compact(),
+    lambda path: DeltaTable(path).alter.add_constraint({"some": "n > 0"}),
+    lambda path: write_deltalake(path, pa.Table.from_pylist([row("z")], ARROW), mode="append"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(MEANWHILE)))
+def test_nothing_may_come_between(tmp_path: Path, at: int) -> None:
+    """By itself delta-rs puts a write on top of an OPTIMIZE of the files that it removes."""
+    path = tmp_path / "t"
+    table = created(path)
+    fold_into(table, 0, [row("a")])
+    fold_into(table, 1, [row("b")])
+    left = []
+
+    def raced(open_table: DeltaTable) -> Any:
+        MEANWHILE[at](path)
+        left.append(found(path))
+        rows = pa.Table.from_pylist([row("a"), row("z")], ARROW)
+        return merge(rows, FOLD, FIELDS, str(path), open_table)
+
+    with pytest.raises(CameBetweenError):
+        table.merge(raced, 2, LINK, 3, "{}")
+
+    assert left == [found(path)]
+
+
+def test_only_files_with_changed_rows_are_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = created(path)
+    for version, key in enumerate(("a", "b", None)):
+        fold_into(table, version, [row(key), row(f"{key}2")])
+    before = {*DeltaTable(path).file_uris()}
+
+    fold_into(table, 3, [row(None), row("new")])
+
+    assert len(before & {*DeltaTable(path).file_uris()}) == 2
+    rows = found(path)
+    assert len(rows) == 7
+    assert rows[None, BEGIN]["n"] == 2
+    assert rows["None2", BEGIN]["n"] == 1
+
+
+def test_texts_are_such_that_arrow_filters_by_them(tmp_path: Path) -> None:
+    """delta-rs's own MERGE writes them as views, for which pyarrow 26 has no comparison."""
+    path = tmp_path / "t"
+    table = created(path)
+    fold_into(table, 0, [row("a"), row("b")])
+    fold_into(table, 1, [row("a")])
+
+    rows = DeltaTable(path).to_pyarrow_table(filters=[("k", "=", "a")]).to_pylist()
+
+    assert [each["n"] for each in rows] == [2]
+
+
+def test_a_key_that_the_table_has_twice_is_for_spark(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = created(path)
+    for _ in range(2):
+        write_deltalake(path, pa.Table.from_pylist([row("z")], ARROW), mode="append")
+
+    with pytest.raises(NotDirectError, match="twice"):
+        fold_into(table, 2, [row("a")])
+
+
+def test_a_count_that_is_null_stays_so_and_a_name_may_be_that_of_another_with_a_function(
+    tmp_path: Path,
+) -> None:
+    fold = Fold(keys=("n_sum",), functions={"n": "count", "m": "sum"})
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in (("m", "long"), ("n_sum", "string"), ("n", "long"))
+    ]
+    schema = pa.schema([("n_sum", pa.string()), ("n", pa.int64()), ("m", pa.int64())])
+    path = tmp_path / "t"
+    table = DirectTable(str(path), fields, {}, partial(why_not_folded, fold))
+    table.check(-1)
+    table.create()
+    for version, (n, m) in enumerate(((None, None), (1, None), (2, 5))):
+        rows = pa.Table.from_pylist([{"n_sum": "x", "n": n, "m": m}], schema)
+        how = partial(merge, rows, fold, fields, str(path))
+        table.merge(how, version, LINK, version + 1, "{}")
+
+    (only,) = DeltaTable(path).to_pyarrow_table().to_pylist()
+    assert only == {"m": 5, "n_sum": "x", "n": None}
