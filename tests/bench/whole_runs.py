@@ -44,7 +44,9 @@ class Tree:
         found = [(self.root, stat(self.root)), *descendants(self.root)]
         # Who has lost its parent is below nobody any more.
         pids = {pid for pid, _ in found}
-        found += [(pid, stat(pid)) for pid, _ in self.seconds if pid not in pids]
+        orphans = [(pid, at, stat(pid)) for pid, at in self.seconds if pid not in pids]
+        # Another process may have the number of one that has ended.
+        found += [(pid, fields) for pid, at, fields in orphans if fields and fields[STARTED] == at]
         for pid, fields in found:
             if not fields:
                 continue
