@@ -8,6 +8,7 @@ that ask it for one would believe that records were lost. Nothing is done per ro
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ HEADER_ENTRY_BYTES = 10
 class Encoded(NamedTuple):
     """Batches back to back; `next_offset`: the first one after them."""
 
-    data: bytes
+    data: bytes | memoryview
     next_offset: int
 
 
@@ -60,13 +61,18 @@ def encoded(rows: Any, first: int, bytes_max: int) -> Encoded:
     at = 0
     for start, end in batches:
         at = rows.write(start, end, out, at)
-    return Encoded(out[:at].tobytes(), int(rows.offsets[count - 1]) + 1)
+    return Encoded(out[:at].data, int(rows.offsets[count - 1]) + 1)
 
 
 def warm_up() -> None:
     """Load the kernels, or compile them at the first time."""
     row = {"topic": "", "partition": 0, "offset": 0, "timestampType": 0, "leader_epoch": 0}
     encoded(pa.Table.from_pylist([row], ARCHIVE_SCHEMA), 0, 1)
+
+
+@cache
+def _loops() -> Any:
+    return encode_loops()
 
 
 class _Rows:
@@ -90,7 +96,7 @@ class _Rows:
             sizes += np.diff(ends[list_ends].astype(np.int64))
         sizes += HEADER_ENTRY_BYTES * np.diff(list_ends)
         self.ends = np.cumsum(sizes)
-        self._loops = encode_loops()
+        self._loops = _loops()
         for each in (self.offsets, self.times):
             each.flags.writeable = False  # numba compiles another kernel for each kind of array
 

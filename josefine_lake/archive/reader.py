@@ -2,8 +2,9 @@
 
 Rules: the newest version that was looked at is read, and looked at again when a range is not in it;
 files are found by the statistics in the Delta log, row groups by those in the files; memory is
-bounded by a window of offsets, which shrinks for large records. The last windows are kept: a reader
-that takes small parts one after another would have whole row groups decoded for each of them.
+bounded by a window of offsets: that of some row groups, so that none is decoded twice, or a number
+that shrinks for large records. The last windows are kept: a reader that takes small parts one after
+another would have whole row groups decoded for each of them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ WINDOW = 16_384
 """Offsets that are read at a time, at first."""
 WINDOW_MAX = 1 << 22
 WINDOW_BYTES = 32 << 20
+GROUPS_BYTES = 6 << 20
+"""Of the row groups in a window, unless one of them is larger."""
 KEPT_MAX = 4
 """Windows that are kept: one for each partition that is read at the same time."""
 NO_OFFSET = -1
@@ -41,6 +44,15 @@ HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 BOUNDS = ("min.partition", "max.partition", "min.offset", "max.offset")
 ANY = (0, 2**31, 0, 2**63 - 1)
 """Of a file without statistics, which may have any row."""
+
+
+class Group(NamedTuple):
+    """A row group with rows of one partition: its first and last offset, and its bytes."""
+
+    partition: int
+    first: int
+    last: int
+    size: int
 
 
 class Window(NamedTuple):
@@ -73,6 +85,8 @@ class ArchiveTable:
         """When, by the process's clock."""
         self._files: list[tuple[str, int, int, int, int]] = []
         self._starts: dict[int, int] = {}
+        self._groups: dict[str, list[Group]] = {}
+        """By the path of files that were read."""
         self._window = WINDOW
         self._kept: dict[int, Window] = {}
         """By partition; the one that was used last is the last one."""
@@ -85,6 +99,7 @@ class ArchiveTable:
         self.looked_s = time.monotonic()
         self._starts.clear()  # retention moves them
         self._kept.clear()
+        self._groups.clear()
         try:
             options = dict(self._folder.options) or None
             table = DeltaTable(self._folder.path, storage_options=options)
@@ -199,14 +214,15 @@ class ArchiveTable:
         while offset < end and not found.num_rows:
             window = self._kept.pop(partition, None)
             if window is None or not window.first <= offset < window.until:
-                window = self._read(partition, offset, min(end, offset + self._window))
+                window = self._read(partition, offset, end)
             self._kept[partition] = window
             if len(self._kept) > KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
             found, offset = window.between(offset, end), min(window.until, end)
         return found, offset
 
-    def _read(self, partition: int, offset: int, until: int) -> Window:
+    def _read(self, partition: int, offset: int, end: int) -> Window:
+        until = min(end, self._groups_end(partition, offset, end) or offset + self._window)
         found = self._between(partition, offset, until)
         if found.nbytes > WINDOW_BYTES and self._window > 1:
             self._window = max(1, self._window // 4)
@@ -214,12 +230,46 @@ class ArchiveTable:
             self._window = min(WINDOW_MAX, self._window * 2)
         return Window(offset, until, found, found.column("offset").to_numpy())
 
-    def _between(self, partition: int, offset: int, end: int) -> Any:
-        paths = [
+    def _paths(self, partition: int, offset: int, end: int) -> list[str]:
+        """The files that may have some of these offsets, in their order."""
+        return [
             path
             for path, low, top, first, last in self._files
             if low <= partition <= top and first < end and last >= offset
         ]
+
+    def _groups_end(self, partition: int, offset: int, end: int) -> int:
+        """Where some row groups from `offset` on end; 0 if they are too large, or not known."""
+        until = size = 0
+        for path in self._paths(partition, offset, end):
+            for each in self._groups_of(path):
+                if each.partition != partition or each.last < offset:
+                    continue
+                size += each.size
+                if size > WINDOW_BYTES:
+                    return until
+                until = max(until, each.last + 1)
+                if size >= GROUPS_BYTES:
+                    return until
+        return until
+
+    def _groups_of(self, path: str) -> list[Group]:
+        if path not in self._groups:
+            (fragment,) = self._dataset([path]).get_fragments()
+            found = []
+            for group in fragment.row_groups:
+                known = group.statistics or {}
+                if not {"partition", "offset"} <= known.keys():
+                    continue
+                partitions, offsets = known["partition"], known["offset"]
+                if partitions["min"] == partitions["max"]:
+                    size = group.total_byte_size
+                    found.append(Group(partitions["min"], offsets["min"], offsets["max"], size))
+            self._groups[path] = found
+        return self._groups[path]
+
+    def _between(self, partition: int, offset: int, end: int) -> Any:
+        paths = self._paths(partition, offset, end)
         if not paths:
             return ARCHIVE_SCHEMA.empty_table()
         place = pc.field("offset")

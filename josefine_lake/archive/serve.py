@@ -154,6 +154,7 @@ class Handler(socketserver.StreamRequestHandler):
     """One connection."""
 
     timeout = 60
+    disable_nagle_algorithm = True
     server: Server
 
     def handle(self) -> None:
@@ -162,10 +163,11 @@ class Handler(socketserver.StreamRequestHandler):
         with suppress(OSError):
             while line := self.rfile.readline(REQUEST_BYTES_MAX):
                 answer, data = answered(self.server.archives, line)
-                self.wfile.write(json.dumps(answer).encode() + b"\n" + data)
+                self.wfile.write(json.dumps(answer).encode() + b"\n")
+                self.wfile.write(data)
 
 
-def answered(archives: Archives, line: bytes) -> tuple[dict[str, Any], bytes]:
+def answered(archives: Archives, line: bytes) -> tuple[dict[str, Any], bytes | memoryview]:
     """The answer to one line."""
     try:
         asked = json.loads(line)

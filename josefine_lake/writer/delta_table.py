@@ -357,7 +357,7 @@ class ChainedTable:
 
 
 def _rules(table: DeltaTable) -> tuple[object, ...]:
-    """What a rewrite of the table's files depends on, besides the files."""
+    """What a rewrite of the table's files depends on: its columns, properties and deleted rows."""
     configuration = table.metadata().configuration
     return table.schema().to_json(), configuration, has_deleted_rows(table)
 
