@@ -1,4 +1,4 @@
-"""librdkafka's own test runner, built from the source that the npm package of node-rdkafka carries.
+"""librdkafka's own test runner, built from the source that Confluent's npm package carries.
 
 Each number of tests runs in a process of its own: the runner aborts at some failures, which would
 end the rest. Tests that need no broker (mock clusters and units, local ones for the runner) are
@@ -32,8 +32,8 @@ from tests.foreign.suite import (
 from tests.support.apache_kafka import NAME, POM
 from tests.support.maven import NoJarsError, jars_of
 
-CARRIER = "node-rdkafka@3.6.1"
-KAFKA_VERSION = "4.0.0"
+CARRIER = "@confluentinc/kafka-javascript@1.10.1"
+KAFKA_VERSION = "4.4.0"
 """What the runner takes the brokers for: it skips tests of what came later."""
 TEST_SECONDS = 300
 AT_A_TIME = 4
@@ -72,9 +72,10 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 class Librdkafka:
     """The test runner for one scenario, in its quick mode where that leaves anything to do."""
 
-    version = "2.12.0"
+    version = "2.15.1"
     excluded: Mapping[str, str] = {
         "0077_compaction": "it asks for segments of 10 kB, which Kafka 4 refuses",
+        "0171_share_consumer_consume": "it needs a librdkafka with zstd, which is built without",
     }
 
     def __init__(self, scenario: str = DEFAULT) -> None:
@@ -162,6 +163,8 @@ def _scripts(folder: Path) -> Path:
 
 def _run(wanted: list[str], folder: Path, config: Path, tools: Mapping[str, str]) -> Outcomes:
     """The tests of one number: in quick mode, and in full if that leaves out all of a test."""
+    if any("_share_consumer_" in each for each in wanted):  # quick, they say nothing and pass
+        return _start(wanted, folder, config, tools)
     quick = _start(wanted, folder, config, tools, "-Q")
     if not any(outcome.reason in LEFT_OUT_IF_QUICK for outcome in quick.values()):
         return quick
