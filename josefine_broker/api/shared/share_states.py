@@ -27,7 +27,7 @@ class StateAnswers:
     response: Callable[..., Any]
     topic_result: Callable[..., Any]
     partition_result: Callable[..., Any]
-    """Of the index and the error; what else an outcome says, from `more_of` it."""
+    """Of the index and the error; its other fields are those that `more_of` the outcome names."""
     more_of: Callable[[Outcome], Mapping[str, object]] = lambda outcome: {}
 
     def change(self, ctx: Context, request: Any, change_of: Callable[[Any], Change]) -> object:
