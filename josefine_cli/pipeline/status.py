@@ -129,6 +129,7 @@ def _lines(name: str, found: Sequence[SinkStatus]) -> list[str]:
         lines.append(f"  {each.sink}: {each.table}{ends}{behind}")
         if each.version is not None:
             when = "" if each.committed_ms is None else f", {iso_time(each.committed_ms)}"
+            # Spark or delta-rs: which of them took the seconds.
             by = f", by {each.engine}" if each.engine else ""
             lines.append(f"    last commit: version {each.version}{when}{by}")
         if each.tables:  # of a template

@@ -60,6 +60,7 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
     import pyarrow as pa
 
     ranged = [*fold.ranged(fields)]
+    # Before anything is read: Arrow wraps a sum around.
     known = _bounds_there(table, [name for name, _, _ in ranged])
     why = why_out_of_range(ranged, known, {name: _bounds([rows[name]]) for name, _, _ in ranged})
     if why:
