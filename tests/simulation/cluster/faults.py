@@ -322,7 +322,7 @@ COUNTED = (
     "file of a chain lost",
     "chain refused",
     "log unreadable",
-    "log shortened",
+    "log unsynced",
     "log missing",
     "controlled shutdown",
     "restart",
