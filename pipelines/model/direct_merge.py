@@ -24,6 +24,8 @@ BYTES_MAX = 64 << 20
 """Of the same, as their files have them before compression: a text may be long."""
 TABLE_BYTES_MAX = 64 << 20
 """Of the table's files, all of which a MERGE may rewrite."""
+TABLE_ROWS_MAX = 2_000_000
+"""Of its rows, which are in the driver's memory, too."""
 _KEY_TYPES = {"boolean", "byte", "date", "integer", "long", "short", "string", "timestamp"}
 _ORDERED = _KEY_TYPES - {"boolean"}
 _TYPES = {"count": {"long"}, "sum": {"long"}, "min": _ORDERED, "max": _ORDERED}

@@ -16,6 +16,7 @@ from pipelines.model.direct_merge import (
     BYTES_MAX,
     ROWS_MAX,
     TABLE_BYTES_MAX,
+    TABLE_ROWS_MAX,
     Bounds,
     Fold,
     why_out_of_range,
@@ -190,6 +191,10 @@ def _bounds_there(table: DeltaTable, names: Sequence[str]) -> dict[str, Bounds |
     files = pa.table(table.get_add_actions(flatten=True))
     if files.num_rows and pc.sum(files["size_bytes"]).as_py() > TABLE_BYTES_MAX:
         raise NotDirectError("its files are large")
+    if "num_records" in files.column_names:
+        count = pc.sum(files["num_records"]).as_py() or 0
+        if count > TABLE_ROWS_MAX:
+            raise NotDirectError(f"it has {count:,} rows")
     if not files.num_rows:
         return dict.fromkeys(names, (None, None))
     found: dict[str, Bounds | None] = {}

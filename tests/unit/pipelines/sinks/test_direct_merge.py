@@ -147,7 +147,7 @@ def test_a_commit_of_others_comes_first(tmp_path: Path) -> None:
     assert found(path)["a", BEGIN]["n"] == 3
 
 
-@pytest.mark.parametrize("what", ["rows", "bytes", "files", "feed", "bounds"])
+@pytest.mark.parametrize("what", ["rows", "bytes", "files", "table", "feed", "bounds"])
 def test_what_is_too_large_or_unusual_is_for_spark(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +162,8 @@ def test_what_is_too_large_or_unusual_is_for_spark(
         return
     if what == "files":
         monkeypatch.setattr(direct_merge, "TABLE_BYTES_MAX", 10)
+    if what == "table":
+        monkeypatch.setattr(direct_merge, "TABLE_ROWS_MAX", 0)
     version = 1
     if what == "feed":
         DeltaTable(path).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
