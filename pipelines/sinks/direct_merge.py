@@ -62,13 +62,13 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
 
     ranged = [*fold.ranged(fields)]
     # Before anything is read: Arrow wraps a sum around.
-    known = _bounds_there(table, [name for name, _, _ in ranged])
+    stored = pa.table(table.get_add_actions(flatten=True))
+    known = _bounds_there(stored, [name for name, _, _ in ranged])
     why = why_out_of_range(ranged, known, {name: _bounds([rows[name]]) for name, _, _ in ranged})
     if why:
         raise NotDirectError(why)
     # All rows are read, of TABLE_BYTES_MAX at most; files without a changed row stay.
-    stored = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"])
-    files = stored.to_pylist()
+    files = stored.select(["path", "size_bytes"]).to_pylist()
     schema = pa.schema(table.schema().to_arrow())
     folder = Path(path)
     try:
@@ -183,12 +183,11 @@ def _removed(file: Mapping[str, Any], at_ms: int) -> RemoveAction:
     )
 
 
-def _bounds_there(table: DeltaTable, names: Sequence[str]) -> dict[str, Bounds | None]:
-    """The bounds over all files by their statistics. Raises NotDirectError for a large table."""
-    import pyarrow as pa
+def _bounds_there(files: Any, names: Sequence[str]) -> dict[str, Bounds | None]:
+    """The bounds over all files, an Arrow table of delta-rs, by their statistics. Raises
+    NotDirectError for a large table."""
     import pyarrow.compute as pc
 
-    files = pa.table(table.get_add_actions(flatten=True))
     if files.num_rows and pc.sum(files["size_bytes"]).as_py() > TABLE_BYTES_MAX:
         raise NotDirectError("its files are large")
     if "num_records" in files.column_names:

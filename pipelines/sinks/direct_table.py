@@ -134,19 +134,18 @@ class DirectTable:
         (folder / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
         actions = []
         for each in files:
-            if not pq.read_metadata(each.path).num_rows:
+            footer = pq.read_metadata(each.path)
+            if not footer.num_rows:
                 continue
             to = folder / each.path.name
             _move(each.path, to)
-            actions.append(self._added(NewFile(path=to, at_ms=each.at_ms)))
+            actions.append(self._added(NewFile(path=to, at_ms=each.at_ms), footer))
         return actions
 
-    def _added(self, file: NewFile) -> AddAction:
+    def _added(self, file: NewFile, footer: Any) -> AddAction:
         """delta-rs's action that adds a file in the table's folder."""
-        import pyarrow.parquet as pq
         from deltalake.transaction import AddAction
 
-        footer = pq.read_metadata(file.path)
         columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
         return AddAction(
             path=file.path.name,
@@ -204,6 +203,7 @@ class DirectTable:
     ) -> None:
         """Replace files by another one with their changed rows, onto `version`. Raises as `add`
         does."""
+        import pyarrow.parquet as pq
         from deltalake import CommitProperties, Transaction
 
         self._stop_at_another(version)
@@ -212,7 +212,7 @@ class DirectTable:
         with self._failures(version):
             change = merge(table)
             table.create_write_transaction(
-                [self._added(change.new), *change.removed],
+                [self._added(change.new, pq.read_metadata(change.new.path)), *change.removed],
                 "append",
                 table.schema(),
                 commit_properties=CommitProperties(
