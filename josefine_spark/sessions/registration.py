@@ -78,7 +78,10 @@ def active_session() -> "SparkSession | None":
     if active is None or not _has_jvm(active):
         return active
     jvm: Any = active._jvm
-    return SparkSession(active.sparkContext, jvm.SparkSession.getActiveSession().get())
+    there = jvm.SparkSession.getActiveSession().get()
+    if there.equals(active._jsparkSession):
+        return active
+    return SparkSession(active.sparkContext, there)
 
 
 def _has_jvm(spark: "SparkSession") -> bool:

@@ -30,6 +30,7 @@ from josefine_spark.options.environment import settle_environment
 from josefine_spark.sessions.class_data_sharing import OPTIONS, with_archive
 from josefine_spark.sessions.python_worker import choose_python
 from josefine_spark.sessions.registration import (
+    active_session,
     log_without_effect,
     make_active,
     needs_registration,
@@ -160,7 +161,7 @@ def _running() -> "SparkSession | None":
     from pyspark.sql import SparkSession
 
     try:
-        return SparkSession.active()
+        return active_session() or SparkSession.active()
     except PySparkRuntimeError:
         return None
 

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from josefine_spark import register, session
+from josefine_spark.sessions.registration import make_active
 from tests.spark.connector.conftest import Topics
 from tests.support import probe_source
 
@@ -109,3 +110,16 @@ def test_another_thread_gets_the_session_that_is_there_and_it_is_active(
 
     assert found is spark
     assert active.equals(spark._jsparkSession)
+
+
+def test_a_thread_gets_its_own_session_whichever_was_used_last(
+    spark: SparkSession, elsewhere: Elsewhere
+) -> None:
+    """PySpark's `active()` answers with the session that made a frame last, in any thread."""
+    other = spark.newSession()
+    make_active(spark)
+
+    elsewhere(lambda: (make_active(other), other.createDataFrame([(1,)], "n int"))[0])
+
+    assert session()._jsparkSession.equals(spark._jsparkSession)
+    assert elsewhere(session)._jsparkSession.equals(other._jsparkSession)
