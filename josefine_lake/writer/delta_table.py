@@ -29,7 +29,6 @@ from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import INDEXED_BY_NAME, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
-from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
 from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
@@ -46,6 +45,7 @@ from pipelines.sinks.commits import (
 )
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS
+from pipelines.sinks.table_files import has_deleted_rows, is_plain, stored_files
 from pipelines.storage.folders import TableFolder
 
 ATTEMPTS_MAX = 5
@@ -187,8 +187,9 @@ class ChainedTable:
         properties = CommitProperties(
             custom_metadata={"userMetadata": said},
             app_transactions=[Transaction(self.link.app_id, commit.txn_version)],
-            # A merge has read the rows, so one of another program may be of the same keys.
-            max_commit_retries=0 if any(isinstance(each, Changes) for each in files) else None,
+            # The entries of others are looked at before each attempt: by itself delta-rs puts an
+            # append on top of a RESTORE, and a merge on top of rows with the same keys.
+            max_commit_retries=0,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
             table = self._ready()
