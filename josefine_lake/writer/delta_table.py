@@ -187,9 +187,8 @@ class ChainedTable:
         properties = CommitProperties(
             custom_metadata={"userMetadata": said},
             app_transactions=[Transaction(self.link.app_id, commit.txn_version)],
-            # The entries of others are looked at before each attempt: by itself delta-rs puts an
-            # append on top of a RESTORE, and a merge on top of rows with the same keys.
-            max_commit_retries=0,
+            # A merge has read the rows, so one of another program may be of the same keys.
+            max_commit_retries=0 if any(isinstance(each, Changes) for each in files) else None,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
             table = self._ready()
