@@ -4,13 +4,13 @@ Rules: the newest version that was looked at is read, and looked at again when a
 files are found by the statistics in the Delta log, row groups by those in the files; memory is
 bounded by a window of offsets: that of some row groups, so that none is decoded twice, or a number
 that shrinks for large records. The last windows are kept: a reader that takes small parts one after
-another would have whole row groups decoded for each of them.
+another would have whole row groups decoded for each of them. So are the footers of the last files.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -36,6 +36,8 @@ GROUPS_BYTES = 6 << 20
 """Of the row groups in a window, unless one of them is larger."""
 KEPT_MAX = 4
 """Windows that are kept: one for each partition that is read at the same time."""
+OPEN_MAX = 64
+"""Files whose footers are kept."""
 NO_OFFSET = -1
 PLAIN_READER = 1
 """Protocol version of tables whose files have exactly their rows, under the columns' names."""
@@ -53,6 +55,17 @@ class Group(NamedTuple):
     first: int
     last: int
     size: int
+
+
+class OpenFile(NamedTuple):
+    """A file with its footer: pyarrow's fragment, and the row groups of one partition each."""
+
+    fragment: Any
+    groups: list[Group]
+
+    def rows(self, wanted: Any, columns: list[str] | None = None) -> Any:
+        """Some rows, an Arrow table of all columns or of these ones."""
+        return self.fragment.to_table(schema=ARCHIVE_SCHEMA, columns=columns, filter=wanted)
 
 
 class Window(NamedTuple):
@@ -85,8 +98,8 @@ class ArchiveTable:
         """When, by the process's clock."""
         self._files: list[tuple[str, int, int, int, int]] = []
         self._starts: dict[int, int] = {}
-        self._groups: dict[str, list[Group]] = {}
-        """By the path of files that were read."""
+        self._open: dict[str, OpenFile] = {}
+        """By the path of files that were read; the one that was read last is the last one."""
         self._window = WINDOW
         self._kept: dict[int, Window] = {}
         """By partition; the one that was used last is the last one."""
@@ -99,7 +112,7 @@ class ArchiveTable:
         self.looked_s = time.monotonic()
         self._starts.clear()  # retention moves them
         self._kept.clear()
-        self._groups.clear()
+        self._open.clear()
         try:
             options = dict(self._folder.options) or None
             table = DeltaTable(self._folder.path, storage_options=options)
@@ -145,9 +158,7 @@ class ArchiveTable:
             if best != NO_OFFSET and first >= best:
                 break
             if low <= partition <= top:
-                rows = self._dataset([path]).to_table(
-                    columns=["offset"], filter=self._of(partition)
-                )
+                rows = self._opened(path).rows(self._of(partition), ["offset"])
                 if rows.num_rows:
                     found = pc.min(rows.column("offset")).as_py()
                     best = found if best == NO_OFFSET else min(best, found)
@@ -166,8 +177,7 @@ class ArchiveTable:
             if first >= end or (best is not None and first > best[0]):
                 break
             if low <= partition <= top:
-                columns = ["offset", "timestamp"]
-                rows = self._dataset([path]).to_table(columns=columns, filter=wanted)
+                rows = self._opened(path).rows(wanted, ["offset", "timestamp"])
                 if rows.num_rows:
                     row = rows.sort_by("offset").slice(0, 1)
                     time_us = row.column("timestamp").cast("int64")[0].as_py()
@@ -205,7 +215,7 @@ class ArchiveTable:
     def _offsets(self, path: str, partition: int, end: int, wanted: Any) -> Any:
         """The offsets and leader epochs below `end` of the wanted rows of a partition in a file."""
         rows = self._of(partition) & (pc.field("offset") < end) & wanted
-        return self._dataset([path]).to_table(columns=["offset", "leader_epoch"], filter=rows)
+        return self._opened(path).rows(rows, ["offset", "leader_epoch"])
 
     def rows(self, partition: int, offset: int, end: int) -> tuple[Any, int]:
         """(some rows from `offset` on, below `end`; the end of the range that they are all of).
@@ -242,7 +252,7 @@ class ArchiveTable:
         """Where some row groups from `offset` on end; 0 if they are too large, or not known."""
         until = size = 0
         for path in self._paths(partition, offset, end):
-            for each in self._groups_of(path):
+            for each in self._opened(path).groups:
                 if each.partition != partition or each.last < offset:
                     continue
                 size += each.size
@@ -253,28 +263,13 @@ class ArchiveTable:
                     return until
         return until
 
-    def _groups_of(self, path: str) -> list[Group]:
-        if path not in self._groups:
-            (fragment,) = self._dataset([path]).get_fragments()
-            found = []
-            for group in fragment.row_groups:
-                known = group.statistics or {}
-                if not {"partition", "offset"} <= known.keys():
-                    continue
-                partitions, offsets = known["partition"], known["offset"]
-                if partitions["min"] == partitions["max"]:
-                    size = group.total_byte_size
-                    found.append(Group(partitions["min"], offsets["min"], offsets["max"], size))
-            self._groups[path] = found
-        return self._groups[path]
-
     def _between(self, partition: int, offset: int, end: int) -> Any:
         paths = self._paths(partition, offset, end)
         if not paths:
             return ARCHIVE_SCHEMA.empty_table()
         place = pc.field("offset")
         wanted = self._of(partition) & (place >= offset) & (place < end)
-        found = self._dataset(paths).to_table(filter=wanted)
+        found = pa.concat_tables([self._opened(path).rows(wanted) for path in paths])
         offsets = found.column("offset").to_numpy()
         # Sorting copies all values; the rows of one file are in their order already.
         found = found if (offsets[1:] > offsets[:-1]).all() else found.sort_by("offset")
@@ -286,13 +281,33 @@ class ArchiveTable:
         topic = pc.field("topic") == self.archive.topic
         return topic & (pc.field("partition") == partition)
 
-    def _dataset(self, paths: list[str]) -> Any:
-        try:
-            return ds.dataset(
-                paths, schema=ARCHIVE_SCHEMA, format="parquet", filesystem=self._folder.arrow()
-            )
-        except pa.ArrowInvalid as error:
-            raise CorruptData(f"{self.archive.location}: {error}") from error
+    def _opened(self, path: str) -> OpenFile:
+        """A file of the archive. Raises OSError, CorruptData."""
+        found = self._open.pop(path, None)
+        if found is None:
+            try:
+                files = ds.dataset(
+                    [path], schema=ARCHIVE_SCHEMA, format="parquet", filesystem=self._folder.arrow()
+                )
+                (fragment,) = files.get_fragments()
+                found = OpenFile(fragment, [*_groups_of(fragment)])
+            except pa.ArrowInvalid as error:
+                raise CorruptData(f"{self.archive.location}: {error}") from error
+        self._open[path] = found
+        if len(self._open) > OPEN_MAX:
+            del self._open[next(iter(self._open))]
+        return found
+
+
+def _groups_of(fragment: Any) -> Iterator[Group]:
+    for group in fragment.row_groups:
+        known = group.statistics or {}
+        if not {"partition", "offset"} <= known.keys():
+            continue
+        partitions, offsets = known["partition"], known["offset"]
+        if partitions["min"] == partitions["max"]:
+            size = group.total_byte_size
+            yield Group(partitions["min"], offsets["min"], offsets["max"], size)
 
 
 def _column(actions: Any, name: str, rows: int) -> list[Any]:

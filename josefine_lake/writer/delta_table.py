@@ -29,7 +29,6 @@ from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import INDEXED_BY_NAME, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
-from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
 from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
@@ -46,6 +45,7 @@ from pipelines.sinks.commits import (
 )
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS
+from pipelines.sinks.table_files import has_deleted_rows, is_plain, stored_files
 from pipelines.storage.folders import TableFolder
 
 ATTEMPTS_MAX = 5

@@ -16,8 +16,8 @@ import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Schema, WriterProperties
 
 from josefine_lake.writer.changes import DELETED, Changes
-from josefine_lake.writer.table_files import has_deleted_rows, is_plain, stored_files
 from josefine_lake.writer.upsert import merged
+from pipelines.sinks.table_files import has_deleted_rows, is_plain, stored_files
 
 if TYPE_CHECKING:
     from pipelines.storage.folders import TableFolder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from josefine_lake.writer.data_file import DataFile
-from josefine_lake.writer.table_files import StoredFile, rows_of
+from pipelines.sinks.table_files import StoredFile, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from josefine_lake.writer.changes import DELETED, Changes, numbers
 from josefine_lake.writer.compaction import FILE_BYTES
 from josefine_lake.writer.rewrite import Rewrite
-from josefine_lake.writer.table_files import StoredFile, rows_of
+from pipelines.sinks.table_files import BATCH_ROWS, StoredFile, rows_of
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction, RemoveAction
@@ -57,7 +57,8 @@ def merged(
                 for each in merge.changed(rows, places[: rows.num_rows]):
                     new.add(each, data_change=True)
                 places = places[rows.num_rows :]
-        new.add(merge.inserted(), data_change=True)
+        for rows in merge.inserted():
+            new.add(rows, data_change=True)
         new.close(data_change=True)
     return [*(each.removed(changes.at_ms, data_change=True) for each in gone), *new.closed]
 
@@ -114,9 +115,11 @@ class Merge:
             old = rows.filter(pa.array(is_replaced))
             yield self._new(found[is_replaced], old)
 
-    def inserted(self) -> Any:
+    def inserted(self) -> Iterator[Any]:
         """The changes that met no row. To be called after all files."""
-        return self._new(np.flatnonzero(~self._met & ~self._is_delete), None)
+        places = np.flatnonzero(~self._met & ~self._is_delete)
+        for at in range(0, len(places), BATCH_ROWS):
+            yield self._new(places[at : at + BATCH_ROWS], None)
 
     def _new(self, changes: Any, old: Any | None) -> Any:
         """Rows with the values of changes; `old`: the rows that have the other columns."""

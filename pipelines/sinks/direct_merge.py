@@ -7,7 +7,7 @@ filter (1.6).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
@@ -24,16 +24,18 @@ from pipelines.model.direct_merge import (
 from pipelines.model.table_columns import Fields
 from pipelines.sinks.direct_table import Change, NewFile, NotDirectError
 from pipelines.sinks.parquet_statistics import with_footer_bounds
+from pipelines.storage.files import FolderFiles
+from pipelines.storage.folders import TableFolder
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from deltalake.transaction import RemoveAction
+
+    from pipelines.sinks.table_files import StoredFile
 
 NEW = -1
 """In place of a file's number: a partial."""
 _FILE = "file of the row"
 """No column's name: those of a merged table need no quotes."""
-_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 
 
 def rows_of(files: Sequence[NewFile]) -> Any:
@@ -60,6 +62,8 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
     NotDirectError, OSError."""
     import pyarrow as pa
 
+    from pipelines.sinks.table_files import files_of, fitted, is_plain
+
     ranged = [*fold.ranged(fields)]
     # Before anything is read: Arrow wraps a sum around.
     stored = pa.table(table.get_add_actions(flatten=True))
@@ -68,19 +72,20 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
     if why:
         raise NotDirectError(why)
     # All rows are read, of TABLE_BYTES_MAX at most; files without a changed row stay.
-    files = stored.select(["path", "size_bytes"]).to_pylist()
+    files = files_of(stored)
+    if not all(map(is_plain, files)):
+        raise NotDirectError("it has files elsewhere")
     schema = pa.schema(table.schema().to_arrow())
-    folder = Path(path)
     try:
-        parts = [_tagged(_read(folder, each["path"], schema), at) for at, each in enumerate(files)]
-        parts.append(_tagged(_fitted(rows, schema), NEW))
+        parts = [_tagged(each, at) for at, each in enumerate(_stored(path, files, schema))]
+        parts.append(_tagged(fitted(rows, schema), NEW))
         folded, changed = _folded(pa.concat_tables(parts), fold)
-        new = _written(folder, _fitted(folded, schema))
+        new = _written(Path(path), fitted(folded, schema))
     except pa.ArrowException as error:
         raise NotDirectError(f"its rows cannot be merged: {error}") from error
     return Change(
         new=new,
-        removed=[_removed(files[at], new.at_ms) for at in sorted(changed.files)],
+        removed=[files[at].removed(new.at_ms, data_change=True) for at in sorted(changed.files)],
         metrics={
             "numTargetRowsInserted": str(rows.num_rows - changed.rows),
             "numTargetRowsUpdated": str(changed.rows),
@@ -125,30 +130,18 @@ def _folded(rows: Any, fold: Fold) -> tuple[Any, _Changed]:
     return written, _Changed(set(files.to_pylist()), pc.sum(is_changed).as_py() or 0)
 
 
-def _read(folder: Path, name: str, schema: Any) -> Any:
-    """The rows of a file of the table, as its columns. Raises NotDirectError, OSError."""
-    import pyarrow.parquet as pq
-
-    if any(each in name for each in "/:%"):
-        raise NotDirectError("it has files elsewhere")
-    # Of the year 9999, too; Delta's writer in Spark leaves INT96.
-    with pq.ParquetFile(folder / name, coerce_int96_timestamp_unit="us") as file:
-        if _LEGACY & {*(file.metadata.metadata or {})}:
-            raise NotDirectError("it has times of another calendar")
-        return _fitted(file.read(use_threads=False), schema)
-
-
-def _fitted(rows: Any, schema: Any) -> Any:
-    """The rows as the table's columns; a file may be older than some of them."""
+def _stored(path: str, files: Sequence[StoredFile], schema: Any) -> Iterator[Any]:
+    """The rows of each file. Raises NotDirectError for a file that Arrow cannot read."""
     import pyarrow as pa
 
-    columns = [
-        rows[each.name].cast(each.type)
-        if each.name in rows.column_names
-        else pa.nulls(rows.num_rows, each.type)
-        for each in schema
-    ]
-    return pa.table(columns, schema=schema)
+    from pipelines.sinks import table_files
+
+    folder = TableFolder(path=path, files=FolderFiles())
+    for each in files:
+        try:
+            yield pa.Table.from_batches(table_files.rows_of(folder, each, schema), schema)
+        except OSError as error:
+            raise NotDirectError(str(error)) from error
 
 
 def _tagged(rows: Any, at: int) -> Any:
@@ -169,18 +162,6 @@ def _written(folder: Path, rows: Any) -> NewFile:
         write_statistics=with_footer_bounds(rows.schema),
     )
     return NewFile(path=path, at_ms=path.stat().st_mtime_ns // 1_000_000)
-
-
-def _removed(file: Mapping[str, Any], at_ms: int) -> RemoveAction:
-    from deltalake.transaction import RemoveAction
-
-    return RemoveAction(
-        path=file["path"],
-        data_change=True,
-        deletion_timestamp=at_ms,
-        size=file["size_bytes"],
-        partition_values={},
-    )
 
 
 def _bounds_there(files: Any, names: Sequence[str]) -> dict[str, Bounds | None]:

@@ -1,8 +1,8 @@
 """Commits of others at the moment of a commit or a rewrite: no row is lost, and none returns.
 
-Each step is one operation of the writer, and at its Delta commit, when its files are written, one
-of another program or of a second writer. The model has the other one first, then the writer's own
-unless it was refused.
+Each step is one operation of the writer, and at its Delta commit, when its files are written, or
+when it lists the table's files, one of another program or of a second writer. The model has the
+other one first, then the writer's own unless it was refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,9 +40,12 @@ CHANGES = st.tuples(
 APPENDS = st.tuples(st.just("append"), KEYS)
 REWRITES = st.just(("rewrite", ""))
 OWN = APPENDS | CHANGES | REWRITES
+MOMENTS = st.sampled_from(["create_write_transaction", "get_add_actions"])
 OTHERS = st.one_of(
     st.just(("nothing", "")),
     st.just(("optimize", "")),
+    st.just(("optimize and vacuum", "")),
+    st.tuples(st.just("restore"), st.integers(1, 9)),
     st.tuples(st.just("insert"), KEYS),
     st.tuples(st.just("delete"), KEYS),
     OWN,
@@ -81,43 +84,71 @@ class World:
     """A table, its writer, a second writer, and the rows that the table should have. Mutable."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.at = str(path), 0
+        self.path, self.at, self.came = str(path), 0, ""
         self.writer, self.rival = Writer(self.path, "one"), Writer(self.path, "two")
         self.rows: list[tuple[str, int]] = []
+        self.rows_at: list[list[tuple[str, int]]] = []
+        """By version."""
+        self.note()
 
-    def own(self, name: str, what: Any, other: tuple[str, Any]) -> None:
-        """An operation of the writer, and one of another program just before its Delta commit."""
-        with before_commit(lambda: self.other(*other)):
+    def own(self, name: str, what: Any, moment: str, other: tuple[str, Any]) -> None:
+        """An operation of the writer, and one of another program at a moment of it."""
+        self.came, is_made = "", False
+        with before(moment, lambda: self.other(*other)):
             try:
                 self.run(self.writer, name, what)
+                is_made = True
             except CommitFailedError:
                 # A rewrite whose files another commit has removed.
-                assert (name, other[0]) in REFUSED
+                assert (name, self.came) in REFUSED
             except StoppedError:
-                assert other[0] in ("append", "upsert")
+                assert self.came in STOPPING
                 assert name != "rewrite"
-        if other[0] in ("append", "upsert"):
-            # It stops at its next commit at the latest; the process starts again.
-            chain = self.rival.commits, self.rival.end
+            except OSError:
+                # Files of the version that it has open are gone: it starts again.
+                assert (moment, self.came) == ("get_add_actions", "optimize and vacuum")
+        assert not (is_made and self.came == "restore" and name != "rewrite")
+        # It stops at its next commit at the latest; the process starts again, by the word of a
+        # person after a RESTORE.
+        last = self.rival if self.came in ("append", "upsert") else self.writer
+        if self.came in STOPPING:
             self.writer = Writer(self.path, "one")
-            self.writer.table.load()
-            self.writer.commits, self.writer.end = chain
-        else:
-            self.rival.commits, self.rival.end = self.writer.commits, self.writer.end
+        for each in (self.writer, self.rival):
+            each.commits, each.end = last.commits, last.end
+        self.check()
 
     def other(self, name: str, what: Any) -> None:
-        if name == "optimize":
-            DeltaTable(self.path).optimize.compact()
+        self.note()
+        self.came = name
+        table = DeltaTable(self.path)
+        if name.startswith("optimize"):
+            table.optimize.compact()
+            if name == "optimize and vacuum":
+                table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+        elif name == "restore":
+            to = max(0, table.version() - what)
+            try:
+                table.restore(to)
+                self.rows = [*self.rows_at[to]]
+            except DeltaError:
+                # It is the newest version, or VACUUM has deleted its files.
+                self.came = "nothing"
         elif name == "insert":
             (row,) = self.records([what])
             write_deltalake(self.path, pa.Table.from_pylist([row], SCHEMA), mode="append")
             self.rows.append((what, row["_offset"]))
         elif name == "delete":
-            DeltaTable(self.path).delete(f"key = '{what}'")
+            table.delete(f"key = '{what}'")
             self.rows = [row for row in self.rows if row[0] != what]
         elif name != "nothing":
             self.rival.table.load()
             self.run(self.rival, name, what)
+        self.note()
+
+    def note(self) -> None:
+        """All versions since the last call have the present rows."""
+        new = DeltaTable(self.path).version() + 1 - len(self.rows_at)
+        self.rows_at += [[*self.rows] for _ in range(new)]
 
     def run(self, writer: Writer, name: str, what: Any) -> None:
         """Raises StoppedError, CommitFailedError."""
@@ -145,31 +176,33 @@ class World:
     def check(self) -> None:
         found = DeltaTable(self.path).to_pyarrow_table().to_pylist()
         assert sorted((row["key"], row["_offset"]) for row in found) == sorted(self.rows)
+        self.note()
 
 
-REFUSED = {("rewrite", each) for each in ("delete", "optimize", "rewrite", "upsert")}
+STOPPING = ("append", "upsert", "restore")
+REMOVING = ("delete", "optimize", "optimize and vacuum", "rewrite", "upsert", "restore")
+REFUSED = {("rewrite", each) for each in REMOVING}
 
 
 @contextmanager
-def before_commit(run: Any) -> Iterator[None]:
-    """Call `run` once, before the next Delta commit of this process's own files."""
-    commit, waiting = DeltaTable.create_write_transaction, [run]
+def before(method: str, run: Any) -> Iterator[None]:
+    """Call `run` once, before the next call of this method of delta-rs."""
+    called, waiting = getattr(DeltaTable, method), [run]
 
-    def raced(*args: Any, **more: Any) -> None:
+    def raced(*args: Any, **more: Any) -> Any:
         if waiting:
             waiting.pop()()
-        commit(*args, **more)
+        return called(*args, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DeltaTable, "create_write_transaction", raced)
+        patch.setattr(DeltaTable, method, raced)
         yield
 
 
-@given(steps=st.lists(st.tuples(OWN, OTHERS), min_size=2, max_size=6))
-@settings(max_examples=15, deadline=None)
+@given(steps=st.lists(st.tuples(OWN, MOMENTS, OTHERS), min_size=2, max_size=6))
+@settings(max_examples=20, deadline=None)
 def test_commits_of_others_at_the_same_moment_lose_no_row(steps: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder) / "t")
-        for (name, what), other in steps:
-            world.own(name, what, other)
-            world.check()
+        for (name, what), moment, other in steps:
+            world.own(name, what, moment, other)

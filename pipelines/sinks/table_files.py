@@ -1,7 +1,8 @@
 """The data files of a table's version, and their rows as the table's columns.
 
 A file may lack columns that the table got later, and other programs write types that are only
-equal in Delta (INT96, large strings): its rows are brought to the table's schema.
+equal in Delta (INT96, large strings): its rows are brought to the table's schema. Times that Spark
+has written in another calendar would be read as others, so such a file is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 32_768
 BUFFER_BYTES = 1 << 20
+_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
+"""Keys of a footer: dates and times are those of the Julian calendar."""
 
 
 class StoredFile(NamedTuple):
@@ -43,7 +46,11 @@ class StoredFile(NamedTuple):
 
 def stored_files(table: DeltaTable) -> list[StoredFile]:
     """The files of the open version, the oldest first."""
-    found = pa.table(table.get_add_actions(flatten=True))
+    return files_of(pa.table(table.get_add_actions(flatten=True)))
+
+
+def files_of(found: Any) -> list[StoredFile]:
+    """The files of delta-rs's flat add actions, an Arrow table, the oldest first."""
     # Python has no times after the year 9999.
     kept = [
         each.name
@@ -95,6 +102,8 @@ def _rows(source: Any, wanted: pa.Schema, *, is_far: bool) -> Iterator[Any]:
         # Of the year 9999, too.
         coerce_int96_timestamp_unit="us",
     )
+    if _LEGACY & {*(parquet.metadata.metadata or {})}:
+        raise OSError("its times are of another calendar: let Spark write it again (OPTIMIZE)")
     columns = [name for name in wanted.names if name in parquet.schema_arrow.names]
     for group in range(parquet.num_row_groups):
         if not columns:
@@ -103,10 +112,11 @@ def _rows(source: Any, wanted: pa.Schema, *, is_far: bool) -> Iterator[Any]:
             continue
         batches = parquet.iter_batches(BATCH_ROWS, [group], columns, use_threads=False)
         for batch in batches:
-            yield _fitted(batch, wanted)
+            yield fitted(batch, wanted)
 
 
-def _fitted(rows: Any, wanted: pa.Schema) -> Any:
+def fitted(rows: Any, wanted: pa.Schema) -> Any:
+    """A record batch or an Arrow table as the wanted columns, null where it has none."""
     columns = []
     for field in wanted:
         at = rows.schema.get_field_index(field.name)
@@ -115,4 +125,4 @@ def _fitted(rows: Any, wanted: pa.Schema) -> Any:
         else:
             column = rows.column(at)
             columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return type(rows).from_arrays(columns, schema=wanted)
