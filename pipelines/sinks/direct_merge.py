@@ -16,6 +16,7 @@ from pipelines.model.direct_merge import (
     BYTES_MAX,
     ROWS_MAX,
     TABLE_BYTES_MAX,
+    TABLE_MEMORY_MAX,
     TABLE_ROWS_MAX,
     Bounds,
     Fold,
@@ -33,6 +34,7 @@ NEW = -1
 """In place of a file's number: a partial."""
 _FILE = "file of the row"
 """No column's name: those of a merged table need no quotes."""
+_ROWS_AT_ONCE = 4_096
 _LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 
 
@@ -46,13 +48,14 @@ def rows_of(files: Sequence[NewFile]) -> Any:
     count = sum(each.num_rows for each in footers)
     if count > ROWS_MAX:
         raise NotDirectError(f"a batch has {count:,} rows to merge")
-    groups = (each.row_group(at) for each in footers for at in range(each.num_row_groups))
-    size = sum(each.total_byte_size for each in groups)
-    if size > BYTES_MAX:
-        raise NotDirectError(f"a batch has {size:,} bytes to merge")
-    found = [each.path for each, footer in zip(files, footers, strict=True) if footer.num_rows]
-    # Not as a data set: it would take a part of the folder's name for a column.
-    return pa.concat_tables([pq.ParquetFile(each).read() for each in found]) if found else None
+    found, room = [], BYTES_MAX
+    for each, footer in zip(files, footers, strict=True):
+        if footer.num_rows:
+            # Not as a data set: it would take a part of the folder's name for a column.
+            with pq.ParquetFile(each.path) as file:
+                found.append(_all_of(file, room))
+            room -= found[-1].nbytes
+    return pa.concat_tables(found) if found else None
 
 
 def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -> Change:
@@ -61,22 +64,25 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
     import pyarrow as pa
 
     ranged = [*fold.ranged(fields)]
-    # Before anything is read: Arrow wraps a sum around.
     stored = pa.table(table.get_add_actions(flatten=True))
-    known = _bounds_there(stored, [name for name, _, _ in ranged])
-    why = why_out_of_range(ranged, known, {name: _bounds([rows[name]]) for name, _, _ in ranged})
-    if why:
-        raise NotDirectError(why)
-    # All rows are read, of TABLE_BYTES_MAX at most; files without a changed row stay.
     files = stored.select(["path", "size_bytes"]).to_pylist()
     schema = pa.schema(table.schema().to_arrow())
-    folder = Path(path)
+    folder, room = Path(path), TABLE_MEMORY_MAX
     try:
-        parts = [_tagged(_read(folder, each["path"], schema), at) for at, each in enumerate(files)]
-        parts.append(_tagged(_fitted(rows, schema), NEW))
+        # Before anything is read: Arrow wraps a sum around.
+        known = _bounds_there(stored, [name for name, _, _ in ranged])
+        mine = {name: _bounds([rows[name]]) for name, _, _ in ranged}
+        if why := why_out_of_range(ranged, known, mine):
+            raise NotDirectError(why)
+        # All rows are read; files without a changed row stay.
+        parts = [_tagged(_fitted(rows, schema), NEW)]
+        for at, each in enumerate(files):
+            parts.append(_tagged(_read(folder, each["path"], schema, room), at))
+            room -= parts[-1].nbytes
         folded, changed = _folded(pa.concat_tables(parts), fold)
         new = _written(folder, _fitted(folded, schema))
-    except pa.ArrowException as error:
+    # Overflow: Python has no dates and times after the year 9999.
+    except (pa.ArrowException, OverflowError) as error:
         raise NotDirectError(f"its rows cannot be merged: {error}") from error
     return Change(
         new=new,
@@ -125,8 +131,9 @@ def _folded(rows: Any, fold: Fold) -> tuple[Any, _Changed]:
     return written, _Changed(set(files.to_pylist()), pc.sum(is_changed).as_py() or 0)
 
 
-def _read(folder: Path, name: str, schema: Any) -> Any:
-    """The rows of a file of the table, as its columns. Raises NotDirectError, OSError."""
+def _read(folder: Path, name: str, schema: Any, room: int) -> Any:
+    """The rows of a file of the table, as its columns. Raises NotDirectError, OSError; also for
+    more than `room` bytes."""
     import pyarrow.parquet as pq
 
     if any(each in name for each in "/:%"):
@@ -135,7 +142,21 @@ def _read(folder: Path, name: str, schema: Any) -> Any:
     with pq.ParquetFile(folder / name, coerce_int96_timestamp_unit="us") as file:
         if _LEGACY & {*(file.metadata.metadata or {})}:
             raise NotDirectError("it has times of another calendar")
-        return _fitted(file.read(use_threads=False), schema)
+        return _fitted(_all_of(file, room), schema)
+
+
+def _all_of(file: Any, room: int) -> Any:
+    """The rows of a file. Raises NotDirectError for more than `room` bytes in memory, before they
+    are there: a footer has the bytes of a text that is repeated only once."""
+    import pyarrow as pa
+
+    found = []
+    for each in file.iter_batches(_ROWS_AT_ONCE, use_threads=False):
+        found.append(each)
+        room -= each.nbytes
+        if room < 0:
+            raise NotDirectError("its texts are too long")
+    return pa.Table.from_batches(found, file.schema_arrow)
 
 
 def _fitted(rows: Any, schema: Any) -> Any:
