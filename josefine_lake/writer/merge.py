@@ -88,7 +88,7 @@ def _merge(
     removed: Collection[str],
     floats: Sequence[str],
 ) -> None:
-    same = same_row(changes.keys)
+    same = same_row(changes.keys, floats)
     gone = f"s.{quoted(DELETED)}"
     later = is_later(changes.order)
     names = [name for name in changes.rows.schema.names if name != DELETED]
@@ -117,9 +117,12 @@ def _merge(
     )
 
 
-def same_row(keys: Sequence[str]) -> str:
-    """SQL: whether the change `s` is of the table's row `t`."""
-    return " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+def same_row(keys: Sequence[str], floats: Collection[str] = ()) -> str:
+    """SQL: whether the change `s` is of the table's row `t`, of which each zero of `floats` counts
+    as that of `same_values`."""
+    return " AND ".join(
+        f"t.{quoted(key)}{' + 0.0' * (key in floats)} = s.{quoted(key)}" for key in keys
+    )
 
 
 def is_later(order: tuple[str, str]) -> str:

@@ -42,9 +42,7 @@ def closed(path: Path, run: str) -> ChainedTable:
     return table
 
 
-def commit(
-    table: ChainedTable, number: int, text: str = "a", at: Any = lambda place: None
-) -> None:
+def commit(table: ChainedTable, number: int, text: str = "a", at: Any = lambda place: None) -> None:
     file = DataFile(table.folder, SCHEMA)
     file.add(pa.RecordBatch.from_pydict({"n": [number], "text": [text]}, schema=SCHEMA))
     ends = TopicOffsets(ends={TP: number}, topic_ids={"t": "1"})
@@ -226,7 +224,8 @@ def test_a_restore_after_the_last_look_stops_the_writer(tmp_path: Path) -> None:
     assert "restored" in stopped.value.stop.detail
     assert numbers(path) == [1]
     found = opened(path, "next").load()
-    assert isinstance(found, Tip) and found.reached.ends == {TP: 1}
+    assert isinstance(found, Tip)
+    assert found.reached.ends == {TP: 1}
 
 
 def test_a_commit_of_others_between_look_and_commit_is_looked_at(tmp_path: Path) -> None:
