@@ -77,7 +77,9 @@ def leave_out_floats(table: DeltaTable, columns_max: int) -> list[str]:
         names = [name.strip() for name in wanted.split(",")]
     left = ",".join(name for name in names if name.strip("`") not in floats)
     if floats and left not in (wanted, ""):
-        table.alter.set_table_properties({INDEXED_BY_NAME: left})
+        # Not after a commit that nobody has looked at: the merge would be on top of it, too.
+        alone = CommitProperties(max_commit_retries=0)
+        table.alter.set_table_properties({INDEXED_BY_NAME: left}, commit_properties=alone)
     return floats
 
 
