@@ -74,7 +74,7 @@ def place_of(root: Place | str) -> Place:
     if not isinstance(root, str):
         return root
     scheme, separator, rest = root.partition("://")
-    if not separator:
+    if not separator and not malformed(root) and not root.startswith("file:"):
         return Path(root)
     key = "/".join(part for part in rest.split("/") if part)
     if scheme not in S3_SCHEMES or not key or malformed(root):

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from josefine_broker.base.store_urls import S3_SCHEMES, malformed
 from josefine_cli.base.errors import UsageError, UserError
 from josefine_cli.base.extras import need
 
@@ -69,7 +70,8 @@ class Lake:
 
 def check_lake(asked: str, *, keep: bool) -> None:
     """Raises UsageError, and UserError for a missing package."""
-    if asked not in (LOCAL, S3) and not asked.startswith(("s3://", "s3a://")):
+    is_s3 = asked.partition("://")[0] in S3_SCHEMES and not malformed(asked)
+    if asked not in (LOCAL, S3) and not is_s3:
         raise UsageError(f"--lake {asked}: expected local, s3, or a folder s3a://BUCKET/FOLDER")
     if asked != LOCAL and keep:
         raise UsageError("--keep continues with tables of this machine: leave --lake out")

@@ -10,7 +10,7 @@ another would have whole row groups decoded for each of them. So are the footers
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,8 +34,9 @@ WINDOW_MAX = 1 << 22
 WINDOW_BYTES = 32 << 20
 GROUPS_BYTES = 6 << 20
 """Of the row groups in a window, unless one of them is larger."""
-KEPT_MAX = 4
-"""Windows that are kept: one for each partition that is read at the same time."""
+KEPT_BYTES = 4 * WINDOW_BYTES
+"""Of the windows that are kept, unless one is larger: one for each partition that is read at the
+same time. Partitions are read in turn, so with a window too few each read would decode its own."""
 OPEN_MAX = 64
 """Files whose footers are kept."""
 NO_OFFSET = -1
@@ -66,6 +67,20 @@ class OpenFile(NamedTuple):
     def rows(self, wanted: Any, columns: list[str] | None = None) -> Any:
         """Some rows, an Arrow table of all columns or of these ones."""
         return self.fragment.to_table(schema=ARCHIVE_SCHEMA, columns=columns, filter=wanted)
+
+
+def end_of(groups: Sequence[Group]) -> tuple[int, int]:
+    """(where some groups of a partition end, their bytes), by their first offsets. Groups may
+    overlap: all those that begin before the end are among them."""
+    until = size = 0
+    for each in groups:
+        if size >= GROUPS_BYTES and each.first >= until:
+            break
+        size += each.size
+        if size > WINDOW_BYTES:
+            return min(until, each.first), size
+        until = max(until, each.last + 1)
+    return until, size
 
 
 class Window(NamedTuple):
@@ -226,10 +241,13 @@ class ArchiveTable:
             if window is None or not window.first <= offset < window.until:
                 window = self._read(partition, offset, end)
             self._kept[partition] = window
-            if len(self._kept) > KEPT_MAX:
+            while len(self._kept) > 1 and self._kept_bytes() > KEPT_BYTES:
                 del self._kept[next(iter(self._kept))]
             found, offset = window.between(offset, end), min(window.until, end)
         return found, offset
+
+    def _kept_bytes(self) -> int:
+        return sum(each.rows.nbytes for each in self._kept.values())
 
     def _read(self, partition: int, offset: int, end: int) -> Window:
         until = min(end, self._groups_end(partition, offset, end) or offset + self._window)
@@ -240,10 +258,10 @@ class ArchiveTable:
             self._window = min(WINDOW_MAX, self._window * 2)
         return Window(offset, until, found, found.column("offset").to_numpy())
 
-    def _paths(self, partition: int, offset: int, end: int) -> list[str]:
-        """The files that may have some of these offsets, in their order."""
+    def _paths(self, partition: int, offset: int, end: int) -> list[tuple[int, str]]:
+        """(first offset, path) of the files that may have some of these offsets, in their order."""
         return [
-            path
+            (first, path)
             for path, low, top, first, last in self._files
             if low <= partition <= top and first < end and last >= offset
         ]
@@ -251,20 +269,17 @@ class ArchiveTable:
     def _groups_end(self, partition: int, offset: int, end: int) -> int:
         """Where some row groups from `offset` on end; 0 if they are too large, or not known."""
         until = size = 0
-        for path in self._paths(partition, offset, end):
-            for each in self._opened(path).groups:
-                if each.partition != partition or each.last < offset:
-                    continue
-                size += each.size
-                if size > WINDOW_BYTES:
-                    return until
-                until = max(until, each.last + 1)
-                if size >= GROUPS_BYTES:
-                    return until
-        return until
+        groups: list[Group] = []
+        for first, path in self._paths(partition, offset, end):
+            if size >= GROUPS_BYTES and first >= until:
+                break
+            of = [each for each in self._opened(path).groups if each.partition == partition]
+            groups = sorted([*groups, *(each for each in of if each.last >= offset)])
+            until, size = end_of(groups)
+        return until if until > offset else 0
 
     def _between(self, partition: int, offset: int, end: int) -> Any:
-        paths = self._paths(partition, offset, end)
+        paths = [path for _, path in self._paths(partition, offset, end)]
         if not paths:
             return ARCHIVE_SCHEMA.empty_table()
         place = pc.field("offset")
@@ -290,7 +305,7 @@ class ArchiveTable:
                     [path], schema=ARCHIVE_SCHEMA, format="parquet", filesystem=self._folder.arrow()
                 )
                 (fragment,) = files.get_fragments()
-                found = OpenFile(fragment, [*_groups_of(fragment)])
+                found = OpenFile(fragment, [*_groups_of(fragment, self.archive.topic)])
             except pa.ArrowInvalid as error:
                 raise CorruptData(f"{self.archive.location}: {error}") from error
         self._open[path] = found
@@ -299,12 +314,15 @@ class ArchiveTable:
         return found
 
 
-def _groups_of(fragment: Any) -> Iterator[Group]:
+def _groups_of(fragment: Any, topic: str) -> Iterator[Group]:
     for group in fragment.row_groups:
         known = group.statistics or {}
         if not {"partition", "offset"} <= known.keys():
             continue
         partitions, offsets = known["partition"], known["offset"]
+        topics = known.get("topic")
+        if topics and not topics["min"] <= topic <= topics["max"]:
+            continue
         if partitions["min"] == partitions["max"]:
             size = group.total_byte_size
             yield Group(partitions["min"], offsets["min"], offsets["max"], size)

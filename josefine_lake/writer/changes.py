@@ -55,6 +55,9 @@ class PendingChanges:
     def add(self, rows: Any) -> None:
         """Add a record batch with the columns of the table and DELETED."""
         self.rows += rows.num_rows
+        for name in self._keys:
+            at = rows.schema.get_field_index(name)
+            rows = rows.set_column(at, rows.schema.field(at), same_values(rows.column(at)))
         self._waiting.append(pa.Table.from_batches([rows]))
         self._bytes += rows.nbytes
         if self._bytes - self._folded_bytes >= FOLD_BYTES:
@@ -86,6 +89,15 @@ def latest(rows: Any, keys: Sequence[str], order: tuple[str, str]) -> Any:
     last = ranked.group_by(list(keys), use_threads=False).aggregate([(_AT, "max")])
     kept = numbers(places)[np.sort(numbers(last.column(f"{_AT}_max").combine_chunks()))]
     return rows.take(pa.array(kept)).combine_chunks()
+
+
+def same_values(column: Any) -> Any:
+    """A key's values, of which equal ones have the same bytes, by which Arrow and delta-rs compare:
+    SQL knows one zero and one NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan, zero = (pa.scalar(each, column.type) for each in (float("nan"), 0.0))
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, zero))
 
 
 def numbers(column: Any) -> Any:

@@ -48,7 +48,7 @@ from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS
 from pipelines.sinks.table_files import has_deleted_rows, is_plain, stored_files
 from pipelines.storage.folders import TableFolder
 
-ATTEMPTS_MAX = 5
+ATTEMPTS_MAX = 16
 """Of one commit: each of the others may be lost to a commit of another program."""
 PHYSICAL_NAMES = "delta.columnMapping.mode"
 CONSTRAINT = "delta.constraints."
@@ -187,8 +187,9 @@ class ChainedTable:
         properties = CommitProperties(
             custom_metadata={"userMetadata": said},
             app_transactions=[Transaction(self.link.app_id, commit.txn_version)],
-            # A merge has read the rows, so one of another program may be of the same keys.
-            max_commit_retries=0 if any(isinstance(each, Changes) for each in files) else None,
+            # Each commit of others is looked at first: a merge of theirs may be of the same keys,
+            # and a RESTORE below this commit would be hidden from the next start.
+            max_commit_retries=0,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
             table = self._ready()

@@ -77,7 +77,9 @@ def leave_out_floats(table: DeltaTable, columns_max: int) -> list[str]:
         names = [name.strip() for name in wanted.split(",")]
     left = ",".join(name for name in names if name.strip("`") not in floats)
     if floats and left not in (wanted, ""):
-        table.alter.set_table_properties({INDEXED_BY_NAME: left})
+        # Not after a commit that nobody has looked at: the merge would be on top of it, too.
+        alone = CommitProperties(max_commit_retries=0)
+        table.alter.set_table_properties({INDEXED_BY_NAME: left}, commit_properties=alone)
     return floats
 
 
@@ -88,7 +90,7 @@ def _merge(
     removed: Collection[str],
     floats: Sequence[str],
 ) -> None:
-    same = same_row(changes.keys)
+    same = same_row(changes.keys, floats)
     gone = f"s.{quoted(DELETED)}"
     later = is_later(changes.order)
     names = [name for name in changes.rows.schema.names if name != DELETED]
@@ -117,9 +119,12 @@ def _merge(
     )
 
 
-def same_row(keys: Sequence[str]) -> str:
-    """SQL: whether the change `s` is of the table's row `t`."""
-    return " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+def same_row(keys: Sequence[str], floats: Collection[str] = ()) -> str:
+    """SQL: whether the change `s` is of the table's row `t`, of which each zero of `floats` counts
+    as that of `same_values`."""
+    return " AND ".join(
+        f"t.{quoted(key)}{' + 0.0' * (key in floats)} = s.{quoted(key)}" for key in keys
+    )
 
 
 def is_later(order: tuple[str, str]) -> str:

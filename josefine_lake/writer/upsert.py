@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from josefine_lake.writer.changes import DELETED, Changes, numbers
+from josefine_lake.writer.changes import DELETED, Changes, numbers, same_values
 from josefine_lake.writer.compaction import FILE_BYTES
 from josefine_lake.writer.rewrite import Rewrite
 from pipelines.sinks.table_files import BATCH_ROWS, StoredFile, rows_of
@@ -93,7 +93,7 @@ class Merge:
         `rows`: its keys and order."""
         keys = [_key(at) for at in range(len(self._keys))]
         old = pa.table(
-            [*rows.columns, pa.array(np.arange(rows.num_rows))],
+            [*map(same_values, rows.columns), pa.array(np.arange(rows.num_rows))],
             [*keys, _OLD + _OFFSET, _OLD + _PARTITION, _ROW],
         )
         pairs = old.join(self._by_key, keys, join_type="inner", use_threads=False).combine_chunks()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from josefine_broker.base.store_urls import S3_SCHEMES, STORE_SCHEMES
@@ -29,6 +29,8 @@ class _Table:
     path: str
 
 
+_ALIASES = {"s3": "s3a", "abfs": "abfss"}
+"""Schemes of the same folders."""
 NO_HOME = "`~` is not expanded: expected a path, such as ${HOME}/lake"
 
 
@@ -115,8 +117,9 @@ def _between(table: _Table, other: _Table) -> Problem | None:
 def _in_families(pipeline: Pipeline, table: _Table) -> Iterator[Problem]:
     """A record names the tables of a template, so no other folder may be among them."""
     for name, sink in pipeline.sinks.items():
-        is_own = table.path.startswith(f"sinks.{name}.")
-        if sink.family is not None and not is_own and sink.family.may_make(table.where):
+        if sink.family is None or table.path.startswith(f"sinks.{name}."):
+            continue
+        if replace(sink.family, base=_comparable(sink.family.base)).may_make(table.where):
             yield Problem(place=table.place, path=table.path, message=_could_be(name))
 
 
@@ -180,8 +183,9 @@ def _is_in(path: str, folder_of: str) -> bool:
 
 
 def _comparable(path: str) -> str:
-    """The same text for `file:/a`, `file:///a/` and `/a`, and for `s3a://b/x` and `s3a://b//x/`."""
+    """The same text for `file:/a`, `file:///a/` and `/a`, and for `s3a://b/x` and `s3://b//x/`."""
     if path.startswith("file:"):
         return os.path.normpath("/" + unquote(path.removeprefix("file:")).lstrip("/"))
     scheme, separator, rest = path.partition("://")
+    scheme = _ALIASES.get(scheme, scheme)
     return f"{scheme}://{os.path.normpath(rest)}" if separator else os.path.normpath(path)

@@ -21,11 +21,13 @@ from pipelines.model.table_columns import Fields
 ROWS_MAX = 250_000
 """Partials of a batch, which are in the driver's memory."""
 BYTES_MAX = 64 << 20
-"""Of the same, as their files have them before compression: a text may be long."""
+"""Of the same, in memory: a text may be long."""
 TABLE_BYTES_MAX = 64 << 20
 """Of the table's files, all of which a MERGE may rewrite."""
 TABLE_ROWS_MAX = 2_000_000
 """Of its rows, which are in the driver's memory, too."""
+TABLE_MEMORY_MAX = 512 << 20
+"""Of the same, in bytes."""
 _KEY_TYPES = {"boolean", "byte", "date", "integer", "long", "short", "string", "timestamp"}
 _ORDERED = _KEY_TYPES - {"boolean"}
 _TYPES = {"count": {"long"}, "sum": {"long"}, "min": _ORDERED, "max": _ORDERED}

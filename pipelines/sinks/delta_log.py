@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The format number, under `josefine` in userMetadata; later versions write higher ones."""
 
+UNDER_MAX = 100
+"""Commits below the newest own one among which a RESTORE is looked for: those made meanwhile."""
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _UNDERSCORED = re.compile(r"_([a-z])")
 
@@ -150,6 +152,8 @@ class DeltaLogReader:
                 if entry.txn_version is None:
                     below = range(look_at - 1, -1, -1)
                     txn_version = max(txn_version, self._newest_txn_version(below))
+                elif hint := self._why_rows_are_gone(entry):
+                    return Unreadable(txn_version=txn_version, hint=hint), newest
                 said = entry.metadata or {}
                 return Tip(reached=reached, txn_version=txn_version, said=said), newest
             look_at -= 1
@@ -204,13 +208,36 @@ class DeltaLogReader:
         own = (e.metadata for e in entries if e and e.txn_version is not None and e.metadata)
         return {str(metadata.get("query", "")) for metadata in own}
 
-    def _newest_txn_version(self, versions: range) -> int:
-        """The first own transaction version among descending log versions, 0 without one."""
-        for version in versions:
+    def _why_rows_are_gone(self, tip: LogEntry) -> str:
+        """That a RESTORE took rows back while the commit `tip` was made, which Spark then put on
+        top; "" if none did. A run stops at a RESTORE, so a later commit has another run's id."""
+        for version in range(tip.version - 1, max(-1, tip.version - 1 - UNDER_MAX), -1):
             entry = self.entry(version)
-            if entry is not None and entry.txn_version is not None:
-                return entry.txn_version
-        return 0
+            if entry is None or entry.txn_version is not None:
+                break
+            if entry.restored_to is not None:
+                back = self._newest_own(range(version - 1, entry.restored_to, -1))
+                if back is not None and _run_of(back) == _run_of(tip) is not None:
+                    return (
+                        f"version {version} restored the table to version {entry.restored_to} "
+                        f"while version {tip.version} was written: the rows in between are gone"
+                    )
+                break
+        return ""
+
+    def _newest_own(self, versions: range) -> LogEntry | None:
+        """The first own commit among descending log versions."""
+        entries = map(self.entry, versions)
+        return next((each for each in entries if each and each.txn_version is not None), None)
+
+    def _newest_txn_version(self, versions: range) -> int:
+        """That of the first own commit among descending log versions, 0 without one."""
+        found = self._newest_own(versions)
+        return (found.txn_version if found else None) or 0
+
+
+def _run_of(entry: LogEntry) -> str | None:
+    return (entry.metadata or {}).get("run")
 
 
 def lines_of(text: str) -> Iterator[str]:

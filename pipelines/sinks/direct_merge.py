@@ -16,6 +16,7 @@ from pipelines.model.direct_merge import (
     BYTES_MAX,
     ROWS_MAX,
     TABLE_BYTES_MAX,
+    TABLE_MEMORY_MAX,
     TABLE_ROWS_MAX,
     Bounds,
     Fold,
@@ -36,6 +37,7 @@ NEW = -1
 """In place of a file's number: a partial."""
 _FILE = "file of the row"
 """No column's name: those of a merged table need no quotes."""
+_ROWS_AT_ONCE = 4_096
 
 
 def rows_of(files: Sequence[NewFile]) -> Any:
@@ -48,13 +50,15 @@ def rows_of(files: Sequence[NewFile]) -> Any:
     count = sum(each.num_rows for each in footers)
     if count > ROWS_MAX:
         raise NotDirectError(f"a batch has {count:,} rows to merge")
-    groups = (each.row_group(at) for each in footers for at in range(each.num_row_groups))
-    size = sum(each.total_byte_size for each in groups)
-    if size > BYTES_MAX:
-        raise NotDirectError(f"a batch has {size:,} bytes to merge")
-    found = [each.path for each, footer in zip(files, footers, strict=True) if footer.num_rows]
-    # Not as a data set: it would take a part of the folder's name for a column.
-    return pa.concat_tables([pq.ParquetFile(each).read() for each in found]) if found else None
+    found, room = [], BYTES_MAX
+    for each, footer in zip(files, footers, strict=True):
+        if footer.num_rows:
+            # Not as a data set: it would take a part of the folder's name for a column.
+            with pq.ParquetFile(each.path) as file:
+                batches = file.iter_batches(_ROWS_AT_ONCE, use_threads=False)
+                found.append(_within(room, batches, file.schema_arrow))
+            room -= found[-1].nbytes
+    return pa.concat_tables(found) if found else None
 
 
 def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -> Change:
@@ -65,23 +69,24 @@ def merge(rows: Any, fold: Fold, fields: Fields, path: str, table: DeltaTable) -
     from pipelines.sinks.table_files import files_of, fitted, is_plain
 
     ranged = [*fold.ranged(fields)]
-    # Before anything is read: Arrow wraps a sum around.
     stored = pa.table(table.get_add_actions(flatten=True))
-    known = _bounds_there(stored, [name for name, _, _ in ranged])
-    why = why_out_of_range(ranged, known, {name: _bounds([rows[name]]) for name, _, _ in ranged})
-    if why:
-        raise NotDirectError(why)
-    # All rows are read, of TABLE_BYTES_MAX at most; files without a changed row stay.
     files = files_of(stored)
     if not all(map(is_plain, files)):
         raise NotDirectError("it has files elsewhere")
     schema = pa.schema(table.schema().to_arrow())
     try:
-        parts = [_tagged(each, at) for at, each in enumerate(_stored(path, files, schema))]
-        parts.append(_tagged(fitted(rows, schema), NEW))
+        # Before anything is read: Arrow wraps a sum around.
+        known = _bounds_there(stored, [name for name, _, _ in ranged])
+        mine = {name: _bounds([rows[name]]) for name, _, _ in ranged}
+        if why := why_out_of_range(ranged, known, mine):
+            raise NotDirectError(why)
+        # All rows are read; files without a changed row stay.
+        parts = [_tagged(fitted(rows, schema), NEW)]
+        parts += [_tagged(each, at) for at, each in enumerate(_stored(path, files, schema))]
         folded, changed = _folded(pa.concat_tables(parts), fold)
         new = _written(Path(path), fitted(folded, schema))
-    except pa.ArrowException as error:
+    # Overflow: Python has no dates and times after the year 9999.
+    except (pa.ArrowException, OverflowError) as error:
         raise NotDirectError(f"its rows cannot be merged: {error}") from error
     return Change(
         new=new,
@@ -132,16 +137,31 @@ def _folded(rows: Any, fold: Fold) -> tuple[Any, _Changed]:
 
 def _stored(path: str, files: Sequence[StoredFile], schema: Any) -> Iterator[Any]:
     """The rows of each file. Raises NotDirectError for a file that Arrow cannot read."""
-    import pyarrow as pa
-
     from pipelines.sinks import table_files
 
-    folder = TableFolder(path=path, files=FolderFiles())
+    folder, room = TableFolder(path=path, files=FolderFiles()), TABLE_MEMORY_MAX
     for each in files:
         try:
-            yield pa.Table.from_batches(table_files.rows_of(folder, each, schema), schema)
+            batches = table_files.rows_of(folder, each, schema, at_once=_ROWS_AT_ONCE)
+            found = _within(room, batches, schema)
         except OSError as error:
             raise NotDirectError(str(error)) from error
+        room -= found.nbytes
+        yield found
+
+
+def _within(room: int, batches: Iterable[Any], schema: Any) -> Any:
+    """The batches as one Arrow table. Raises NotDirectError for more than `room` bytes in memory,
+    before they are there: a footer has the bytes of a text that is repeated only once."""
+    import pyarrow as pa
+
+    found = []
+    for each in batches:
+        found.append(each)
+        room -= each.nbytes
+        if room < 0:
+            raise NotDirectError("its texts are too long")
+    return pa.Table.from_batches(found, schema)
 
 
 def _tagged(rows: Any, at: int) -> Any:

@@ -81,19 +81,23 @@ def has_deleted_rows(table: DeltaTable) -> bool:
 
 
 def rows_of(
-    folder: TableFolder, file: StoredFile, schema: pa.Schema, names: Sequence[str] | None = None
+    folder: TableFolder,
+    file: StoredFile,
+    schema: pa.Schema,
+    names: Sequence[str] | None = None,
+    at_once: int = BATCH_ROWS,
 ) -> Iterator[Any]:
     """The rows in their order, as record batches of the table's columns, or of some of them.
     Raises OSError, also for a file that cannot be read."""
     wanted = schema if names is None else pa.schema([schema.field(name) for name in names])
     try:
         with folder.arrow().open_input_file(file.name) as source:
-            yield from _rows(source, wanted, is_far=folder.at is not None)
+            yield from _rows(source, wanted, at_once, is_far=folder.at is not None)
     except (pa.ArrowException, OSError) as error:
         raise OSError(f"{folder.path}/{file.name} cannot be read: {error}") from error
 
 
-def _rows(source: Any, wanted: pa.Schema, *, is_far: bool) -> Iterator[Any]:
+def _rows(source: Any, wanted: pa.Schema, at_once: int, *, is_far: bool) -> Iterator[Any]:
     parquet = pq.ParquetFile(
         source,
         buffer_size=0 if is_far else BUFFER_BYTES,
@@ -110,7 +114,7 @@ def _rows(source: Any, wanted: pa.Schema, *, is_far: bool) -> Iterator[Any]:
             count = parquet.metadata.row_group(group).num_rows
             yield pa.RecordBatch.from_pylist([{}] * count, wanted)
             continue
-        batches = parquet.iter_batches(BATCH_ROWS, [group], columns, use_threads=False)
+        batches = parquet.iter_batches(at_once, [group], columns, use_threads=False)
         for batch in batches:
             yield fitted(batch, wanted)
 

@@ -70,7 +70,8 @@ class IcebergChain:
         self._attempts = Attempts(on_retry, pause)
         self._app_id = link.app_id
         self._number = self._made = 0
-        """The number of the chain's last commit, and the snapshot of this run's last one."""
+        """The number of the chain's last commit, and the snapshot of the last one whose rows the
+        table has."""
         self._has_swept = False
 
     @property
@@ -94,6 +95,7 @@ class IcebergChain:
             return None
         metadata = self.refresh().metadata
         self._number = snapshots.newest_number(metadata, self._app_id)
+        self._made = snapshots.newest_snapshot(metadata, self._app_id)
         found = snapshots.last_tip(metadata, self._app_id, self._added_by)
         self.tip = found if isinstance(found, Tip) else None
         return found

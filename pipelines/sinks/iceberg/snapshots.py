@@ -143,6 +143,12 @@ def newest_number(metadata: TableMetadata, app_id: str) -> int:
     return max([*found, entry.number if entry else 0], default=0)
 
 
+def newest_snapshot(metadata: TableMetadata, app_id: str) -> int:
+    """The snapshot of a chain's newest commit whose rows the table has; 0 without one."""
+    own = (each.snapshot for each in entries(metadata) if app_id in (each.app_id, each.handed_to))
+    return next(own, 0)
+
+
 def runs_of(metadata: TableMetadata, app_id: str) -> dict[int, set[str]]:
     """Number → the runs that committed it, in all remaining snapshots."""
     found: dict[int, set[str]] = {}

@@ -154,9 +154,11 @@ def test_a_commit_that_names_no_file_of_its_own_is_a_conflict_as_before(tmp_path
         commit(late, [], [Transaction("x", 1)], schema=schema)
 
 
-def test_other_uris_are_refused_with_what_is_served():
+@pytest.mark.parametrize("uri", ["gs://lake/journals", "s3:lake/x", "s3:/lake/x", "file:/lake"])
+def test_other_uris_are_refused_with_what_is_served(uri: str):
+    """None is taken for a folder of the working directory."""
     with pytest.raises(StoreError, match="is a folder of this machine or s3://BUCKET/FOLDER"):
-        place_of("gs://lake/journals")
+        place_of(uri)
 
 
 def test_settings_are_those_of_aws_s_variables():

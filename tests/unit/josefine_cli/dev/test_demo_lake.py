@@ -15,7 +15,7 @@ from josefine_cli.dev.demo import PIPELINE
 from josefine_cli.dev.demo_lake import check_lake, conf_of, opened, with_conf
 
 
-@pytest.mark.parametrize("asked", ["gs://lake", "s4", ""])
+@pytest.mark.parametrize("asked", ["gs://lake", "s4", "", "s3a:///folder", "s3:lake"])
 def test_another_lake_is_refused_with_those_that_are_served(asked: str) -> None:
     with pytest.raises(UsageError, match="expected local, s3, or a folder s3a://BUCKET/FOLDER"):
         check_lake(asked, keep=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from josefine_broker.base.archive_note import ArchiveNote
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.groups import Committed
+from josefine_lake.archive import reader
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import ArchiveTable
 from josefine_lake.archive.serve import Archives, Handler, Server, answered
@@ -136,6 +138,57 @@ def test_small_parts_are_taken_from_one_window_until_the_next_look(tmp_path: Pat
     expected = [([0, 1, 3, 4, 9], 10), ([1, 3], 4), ([4], 5), ([], 9), ([9], 10), ([0], 1)]
     assert taken == expected * 2
     assert (calls, read.call_count) == (2, 3)
+
+
+def test_a_wide_row_group_opens_no_window_over_the_rows_of_many_others(tmp_path: Path) -> None:
+    """That of another topic with an archive in the same table, or of offsets that lie between."""
+    groups = [("other", [0, 999]), ("t", [0, 400])]
+    groups += [("t", [*range(at, at + 50)]) for at in (*range(50, 400, 50), *range(450, 1000, 50))]
+    for topic, offsets in groups:
+        rows = [{"topic": topic, "partition": 0, "offset": at, "timestamp": 7} for at in offsets]
+        write_deltalake(
+            str(tmp_path), pa.Table.from_pylist(rows, schema=ARCHIVE_SCHEMA), mode="append"
+        )
+    wanted = [at for topic, offsets in groups if topic == "t" for at in offsets]
+    archive = TableTopic(topic="t", location=str(tmp_path), dead_letter=None, is_archive=True)
+    table, at, ends, taken = ArchiveTable(archive, {}), 0, [], list[int]()
+    table.look()
+    size = max(each.size for path, *_ in table._files for each in table._opened(path).groups)
+    with (
+        mock.patch.object(reader, "GROUPS_BYTES", 1),
+        mock.patch.object(reader, "WINDOW_BYTES", 3 * size),
+        mock.patch.object(reader, "WINDOW", 1),
+    ):
+        while at < 1000:
+            rows, at = table.rows(0, at, 1000)
+            taken += rows.column("offset").to_pylist()
+            ends.append(at)
+
+    assert taken == sorted(wanted)
+    assert max(b - a for a, b in pairwise([0, *ends])) <= 150, "at most three groups at once"
+
+
+def test_many_partitions_that_are_read_in_turn_keep_their_windows(tmp_path: Path) -> None:
+    rows = [
+        {"topic": "t", "partition": p, "offset": at, "timestamp": 0}
+        for p in range(9)
+        for at in range(3)
+    ]
+    write_deltalake(str(tmp_path), pa.Table.from_pylist(rows, schema=ARCHIVE_SCHEMA))
+    archive = TableTopic(topic="t", location=str(tmp_path), dead_letter=None, is_archive=True)
+    table = ArchiveTable(archive, {})
+    table.look()
+
+    def calls() -> int:
+        with mock.patch.object(table, "_between", wraps=table._between) as read:
+            for at in range(3):
+                for partition in range(9):
+                    assert table.rows(partition, at, 3)[0].column("offset")[0].as_py() == at
+        return int(read.call_count)
+
+    assert calls() == 9
+    with mock.patch.object(reader, "KEPT_BYTES", 1):
+        assert calls() == 26, "the first of them hits a window of before"
 
 
 def test_connection_without_a_question_ends_without_a_word(

@@ -42,12 +42,12 @@ def closed(path: Path, run: str) -> ChainedTable:
     return table
 
 
-def commit(table: ChainedTable, number: int, text: str = "a") -> None:
+def commit(table: ChainedTable, number: int, text: str = "a", at: Any = lambda place: None) -> None:
     file = DataFile(table.folder, SCHEMA)
     file.add(pa.RecordBatch.from_pydict({"n": [number], "text": [text]}, schema=SCHEMA))
     ends = TopicOffsets(ends={TP: number}, topic_ids={"t": "1"})
     made = Commit(start={TP: number - 1}, end=ends, txn_version=number)
-    table.commit([file.close(0)], made, SCHEMA, {}, lambda place: None)
+    table.commit([file.close(0)], made, SCHEMA, {}, at)
 
 
 def numbers(path: Path) -> list[int]:
@@ -209,6 +209,38 @@ def test_a_commit_after_that_of_another_run_is_refused(tmp_path: Path) -> None:
         commit(other, 1)
 
     assert numbers(tmp_path / "t") == [1]
+
+
+def test_a_restore_after_the_last_look_stops_the_writer(tmp_path: Path) -> None:
+    """A commit on top of it would hide from the next start that rows are gone."""
+    path = tmp_path / "t"
+    table = opened(path)
+    for number in (1, 2):
+        commit(table, number)
+
+    with pytest.raises(StoppedError) as stopped:
+        commit(table, 3, at=lambda place: DeltaTable(path).restore(1))
+
+    assert "restored" in stopped.value.stop.detail
+    assert numbers(path) == [1]
+    found = opened(path, "next").load()
+    assert isinstance(found, Tip)
+    assert found.reached.ends == {TP: 1}
+
+
+def test_a_commit_of_others_between_look_and_commit_is_looked_at(tmp_path: Path) -> None:
+    path, places = tmp_path / "t", list[str]()
+    table = opened(path)
+
+    def others(place: str) -> None:
+        places.append(place)
+        if len(places) < 8:
+            write_deltalake(path, pa.table({"n": [-1], "text": ["o"]}, SCHEMA), mode="append")
+
+    commit(table, 1, at=others)
+
+    assert numbers(path) == [-1] * 7 + [1]
+    assert len(places) == 8
 
 
 def test_a_writer_that_saw_no_table_does_not_commit_what_another_one_has(tmp_path: Path) -> None:

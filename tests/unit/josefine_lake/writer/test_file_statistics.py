@@ -9,12 +9,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_lake.writer.changes import DELETED, PendingChanges
-from josefine_lake.writer.merge import CHANGE_FEED
+from josefine_lake.writer.merge import CHANGE_FEED, leave_out_floats
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.offset_chain import Commit
 from tests.unit.josefine_lake.writer.filtered_rows import (
@@ -95,6 +96,18 @@ def test_a_row_with_nan_is_found_in_the_row_group_of_one_other_value(
         found = ids(dataset.to_table(filter=expression(("f", "!=", value)), columns=["id"]))
         assert found == [each for each in range(6) if each != 2 * at]
     assert ids(dataset.to_table(filter=expression(("f", "<", 1.5)), columns=["id"])) == [0, 4]
+
+
+def test_bounds_are_not_left_out_after_a_commit_that_nobody_has_looked_at(tmp_path: Path) -> None:
+    """The merge after it would be on top of that commit, such as a RESTORE, too."""
+    table = table_of(tmp_path / "table", [[dict.fromkeys(SCHEMA.names)]])
+    table_of(tmp_path / "table", [[dict.fromkeys(SCHEMA.names)]])
+    version = DeltaTable(str(tmp_path / "table")).version()
+
+    with pytest.raises(CommitFailedError):
+        leave_out_floats(table, -1)
+
+    assert DeltaTable(str(tmp_path / "table")).version() == version
 
 
 def test_a_file_without_nan_has_the_bounds_of_its_floats(tmp_path: Path) -> None:

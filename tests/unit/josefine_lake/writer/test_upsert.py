@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -240,6 +241,35 @@ def test_the_writers_own_merge_gives_the_rows_of_delta_rs(tmp_path: Path) -> Non
 
     assert own == by_sql
     assert len(own) < len(old)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize("sql", [False, True])
+def test_both_zeros_are_one_key_as_all_nan_are(tmp_path: Path, sql: bool, kind: Any) -> None:
+    """As in Spark's MERGE, which a pipeline makes."""
+    nans = np.array([0x7FF8000000000000, 0x7FF8000000000001, -1], "i8").view("f8")
+    schema = SCHEMA.set(0, pa.field("Id", kind))
+    # delta-rs's SQL has no name for the others in a table of somebody else.
+    files = [[-0.0, float(nans[0 if sql else 1]), 1.5], [-1.0]]
+    folder = Folders({}, {}).open(str(tmp_path))
+    assert folder is not None
+    for at, ids in enumerate(files):
+        rows = {name: [at] * len(ids) for name in schema.names} | {"Id": pa.array(ids, kind)}
+        settings = {"delta.enableChangeDataFeed": "true"} if sql else {}
+        write_deltalake(tmp_path, pa.table(rows, schema), mode="append", configuration=settings)
+    pending = PendingChanges(("Id",), ("_offset", "_partition"))
+    for at, ids in enumerate(([0.0, -1.0], [-0.0], [nans[1]], [nans[2]]), 2):
+        rows = {name: [at] * len(ids) for name in schema.names} | {"Id": pa.array(ids, kind)}
+        batch = pa.RecordBatch.from_pydict(rows, schema)
+        pending.add(batch.append_column(DELETED, pa.array([False] * len(ids))))
+    changes = pending.close(0)
+
+    write(DeltaTable(tmp_path), folder, [changes], schema, CommitProperties(), (), -1)
+
+    found = DeltaTable(tmp_path).to_pyarrow_table().to_pylist()
+    assert DeltaTable(tmp_path).history(1)[0]["operation"] == ("MERGE" if sql else "WRITE")
+    wanted = {"nan": 5, "0.0": 3, "1.5": 0, "-1.0": 2}
+    assert sorted((str(each["Id"]), each["_offset"]) for each in found) == sorted(wanted.items())
 
 
 def test_only_files_with_changed_rows_are_written_again(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def test_a_relative_path_is_of_the_folder_of_the_command_and_a_uri_stays():
         ("/a", "file:///a/", "sinks.two.path: the rows of sink `one` are written there already"),
         ("s3a://b/x", "s3a://b//x/", "sinks.two.path: the rows of sink `one` are written there "
          "already"),
+        ("s3a://b/x", "s3://b/x", "sinks.two.path: the rows of sink `one` are written there "
+         "already"),
+        ("s3://b/x", "s3a://b/x/y", "sinks.two.path: this lies in the table of sink `one`, where "
+         "VACUUM would delete it"),
         ("/a", "/a/b", "sinks.two.path: this lies in the table of sink `one`, where VACUUM would "
          "delete it"),
         ("/a/b", "/a", "sinks.two.path: the table of sink `one` lies in it, where VACUUM would "

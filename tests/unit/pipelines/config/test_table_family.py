@@ -100,6 +100,8 @@ def test_a_template_says_what_it_needs_of_the_rest_of_the_file() -> None:
 def test_other_folders_of_the_file_may_not_be_where_a_record_could_name_a_table() -> None:
     assert "a table of sink `out` could be there" in complaint("country", **{"/dead": "/lake/dead"})
     assert "a table of sink `out` could be there" in complaint("country", **{"/ck": "/lake/ck/x"})
+    in_file = {'"/lake': '"file:///lake', "/dead": "/lake/dead"}
+    assert "a table of sink `out` could be there" in complaint("country", **in_file)
     assert pipeline("country", "topics: [t]", DEAD.replace("/dead", "/lake/_dead"))
 
 

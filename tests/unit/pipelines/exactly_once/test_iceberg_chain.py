@@ -284,6 +284,22 @@ def test_a_rollback_leads_to_the_offsets_of_the_rows_that_the_table_has_again(la
     assert "0000000002-r1" in lab.files(), "a snapshot of the past still names it"
 
 
+def test_a_rollback_before_the_first_commit_of_a_run_stops_it(lab):
+    """It has started already, from what the table had."""
+    chain = lab.loaded("one")
+    batch_of(chain, 0, 3)
+    first = lab.table().current_snapshot().snapshot_id
+    batch_of(chain, 3, 5, 1)
+    after = lab.loaded("two")
+    lab.table().manage_snapshots().rollback_to_snapshot(first).commit()
+
+    with pytest.raises(StoppedError) as stopped:
+        batch_of(after, 5, 8)
+
+    assert stopped.value.stop.verdict is Verdict.TABLE_BEHIND
+    assert end_of(lab.loaded("three"))[1] == 3
+
+
 @pytest.mark.parametrize("is_between", [False, True])
 def test_a_rollback_during_a_run_stops_it(lab, monkeypatch, is_between):
     """The next start reads again what is missing, unless a later commit hides that."""

@@ -102,6 +102,21 @@ def test_a_restore_before_the_first_own_commit_keeps_the_txn_version():
     assert reader.last_tip() == (tip(5, 2), 3)
 
 
+@pytest.mark.parametrize(("before", "after", "is_hidden"), [("a", "a", True), ("a", "b", False)])
+def test_a_commit_that_was_put_on_top_of_a_restore_by_a_run_that_had_not_seen_it_is_found(
+    before: str, after: str, is_hidden: bool
+):
+    reader = log(
+        own(1, 10, run=before), own(2, 20, run=before), foreign("RESTORE", version="0"),
+        foreign("OPTIMIZE"), own(3, 30, run=after),
+    )  # fmt: skip
+
+    found, _ = reader.last_tip()
+
+    assert isinstance(found, Unreadable) is is_hidden
+    assert not is_hidden or "version 2 restored the table to version 0" in found.hint
+
+
 def test_a_restore_to_a_time_cannot_be_followed():
     found, _ = log(own(1, 10), foreign("RESTORE", timestamp="2026-01-01")).last_tip()
 

@@ -147,7 +147,7 @@ def test_a_commit_of_others_comes_first(tmp_path: Path) -> None:
     assert found(path)["a", BEGIN]["n"] == 3
 
 
-@pytest.mark.parametrize("what", ["rows", "bytes", "files", "table", "feed", "bounds"])
+@pytest.mark.parametrize("what", ["rows", "bytes", "files", "table", "memory", "feed", "bounds"])
 def test_what_is_too_large_or_unusual_is_for_spark(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,11 +157,13 @@ def test_what_is_too_large_or_unusual_is_for_spark(
     if what in ("rows", "bytes"):
         monkeypatch.setattr(direct_merge, f"{what.upper()}_MAX", 1)
         files = [NewFile(path=each, at_ms=1) for each in path.glob("*.parquet")] * 2
-        with pytest.raises(NotDirectError, match=rf"has \d+ {what} to merge"):
+        with pytest.raises(NotDirectError, match="has 2 rows" if what == "rows" else "too long"):
             rows_of(files)
         return
     if what == "files":
         monkeypatch.setattr(direct_merge, "TABLE_BYTES_MAX", 10)
+    if what == "memory":
+        monkeypatch.setattr(direct_merge, "TABLE_MEMORY_MAX", 10)
     if what == "table":
         monkeypatch.setattr(direct_merge, "TABLE_ROWS_MAX", 0)
     version = 1
@@ -173,6 +175,30 @@ def test_what_is_too_large_or_unusual_is_for_spark(
     with pytest.raises(NotDirectError):
         fold_into(table, version, [row()])
     assert found(path)["a", BEGIN]["n"] == 1
+
+
+def test_a_text_that_each_row_has_counts_for_each_of_them(tmp_path: Path) -> None:
+    """A dictionary's text is once in the file: these 10 KB of a file are 100 MB in memory."""
+    path = tmp_path / "long.parquet"
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 10_000, pa.int32()), ["x" * 10_000])
+    pq.write_table(pa.table({"most": texts}), path, store_schema=False)
+
+    with pytest.raises(NotDirectError, match="too long"):
+        rows_of([NewFile(path=path, at_ms=1)])
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_time_after_the_year_9999_is_for_spark(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "t"
+    table = created(path)
+    late = pa.array([253_402_300_800_000_000], pa.int64()).cast(ARROW.field("at").type)
+    rows = pa.Table.from_pylist([row()], ARROW).set_column(1, ARROW.field("at"), late)
+    if is_there:
+        write_deltalake(path, rows, mode="append")
+        rows = pa.Table.from_pylist([row()], ARROW)
+
+    with pytest.raises(NotDirectError):
+        table.merge(partial(merge, rows, FOLD, FIELDS, str(path)), int(is_there), LINK, 1, "{}")
 
 
 def test_files_without_rows_are_none(tmp_path: Path) -> None:

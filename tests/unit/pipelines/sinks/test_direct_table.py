@@ -134,6 +134,21 @@ def test_a_commit_of_others_comes_first_and_a_rule_of_others_counts(tmp_path: Pa
     assert ids(path) == [1, 2]
 
 
+def test_a_restore_after_the_last_look_is_looked_at_before_the_next_commit(tmp_path: Path) -> None:
+    path, staged = tmp_path / "t", tmp_path / "staged"
+    table = direct(path)
+    add(table, staged, -1, 1)
+    add(table, staged, 0, 2)
+    actions = table.take([new_file(staged, 3)])
+    table.check(1)
+    DeltaTable(path).restore(0)
+
+    with pytest.raises(CameBetweenError):
+        table.add(actions, 1, LINK, 3, "{}")
+
+    assert ids(path) == [1]
+
+
 def test_two_that_create_a_table_at_once_do_not_both_succeed(tmp_path: Path) -> None:
     path, staged = tmp_path / "t", tmp_path / "staged"
     mine, other = direct(path), direct(path)
