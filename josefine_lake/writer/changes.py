@@ -81,7 +81,7 @@ class PendingChanges:
     def _fold(self) -> None:
         """Drop replaced rows, part by part: no more than one part is in memory twice."""
         is_latest = latest(pa.concat_tables(self._waiting), self._keys, self._order)
-        old, new, at = self._waiting[::-1], [], 0
+        old, new, at = self._waiting[::-1], list[Any](), 0
         self._waiting = []
         while old:
             part = old.pop()
