@@ -230,9 +230,9 @@ def serve(
     Example: josefine archive serve --port 9650
     """
     need("the archive reader", *PACKAGES)
-    from josefine_lake.writer.little_memory import use_little_memory
+    from josefine_lake.writer.little_memory import use_no_pandas
 
-    use_little_memory(os.environ)
+    use_no_pandas()
     from josefine_lake.archive.serve import Archives
     from josefine_lake.archive.serve import serve as listen
 

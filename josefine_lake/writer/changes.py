@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 DELETED = "__josefine_deleted"
 """The flag of a change that deletes its row; never a column of a table. `__deleted` may be one: a
 connector that unwraps its changes adds it."""
-FOLD_BYTES = 16 << 20
+FOLD_BYTES = 8 << 20
 """Arrow bytes after which replaced rows are dropped."""
+PART_BYTES = 1 << 20
+"""Arrow bytes of parts that are made one, so that few parts are left of many replaced rows."""
 SIZE_FACTOR = 2
 """A merge holds its rows twice, so a commit is due at half of the size of an appended file."""
 _AT = "__josefine_at"
@@ -67,28 +68,54 @@ class PendingChanges:
         """The latest change of each key."""
         self._fold()
         self.bytes = self._bytes
-        return Changes(rows=self._waiting[0], at_ms=at_ms, keys=self._keys, order=self._order)
+        found = pa.concat_tables(self._waiting)
+        names, columns, self._waiting = found.column_names, found.columns, []
+        del found
+        # Column by column: the chunks of one are free before the next one is made one piece.
+        for at, each in enumerate(columns):
+            columns[at] = each.combine_chunks()
+            del each
+        rows = pa.table(columns, names)
+        return Changes(rows=rows, at_ms=at_ms, keys=self._keys, order=self._order)
 
     def discard(self) -> None:
         self._waiting, self._bytes, self._folded_bytes = [], 0, 0
 
     def _fold(self) -> None:
-        found = latest(pa.concat_tables(self._waiting), self._keys, self._order)
-        self._waiting, self._bytes = [found], found.nbytes
-        self._folded_bytes = self._bytes
+        """Drop replaced rows, part by part: no more than one part is in memory twice."""
+        is_latest = latest(pa.concat_tables(self._waiting), self._keys, self._order)
+        old, new, at = self._waiting[::-1], list[Any](), 0
+        self._waiting = []
+        while old:
+            part = old.pop()
+            kept = is_latest[at : at + part.num_rows]
+            at += part.num_rows
+            if not kept.all():
+                part = part.filter(pa.array(kept))
+            if new and part.nbytes + new[-1].nbytes < PART_BYTES:
+                part = pa.concat_tables([new.pop(), part]).combine_chunks()
+            new.append(part)
+        self._waiting = new
+        self._bytes = self._folded_bytes = sum(each.nbytes for each in new)
+        # What was freed in between would stay with this process.
+        pa.default_memory_pool().release_unused()
 
 
 def latest(rows: Any, keys: Sequence[str], order: tuple[str, str]) -> Any:
-    """The latest row of each key."""
-    by = [(name, "ascending") for name in order]
-    places = pc.sort_indices(rows.select(list(order)), by)
+    """For each row, whether it is the latest one of its key."""
+    first, then = (numbers(rows.column(name).cast(pa.int64()).combine_chunks()) for name in order)
+    places = np.arange(rows.num_rows)
+    is_later = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (then[1:] >= then[:-1]))
+    if not is_later.all():
+        places = np.lexsort((then, first))
     # The place of a row in the order, so that the largest one of a key is that of its latest row.
-    rank = np.empty(rows.num_rows, np.int64)
-    rank[numbers(places)] = np.arange(rows.num_rows)
+    rank = np.empty_like(places)
+    rank[places] = np.arange(rows.num_rows)
     ranked = rows.select(list(keys)).append_column(_AT, pa.array(rank))
     last = ranked.group_by(list(keys), use_threads=False).aggregate([(_AT, "max")])
-    kept = numbers(places)[np.sort(numbers(last.column(f"{_AT}_max").combine_chunks()))]
-    return rows.take(pa.array(kept)).combine_chunks()
+    found = np.zeros(rows.num_rows, bool)
+    found[places[numbers(last.column(f"{_AT}_max").combine_chunks())]] = True
+    return found
 
 
 def same_values(column: Any) -> Any:
@@ -101,7 +128,6 @@ def same_values(column: Any) -> Any:
 
 
 def numbers(column: Any) -> Any:
-    """The numpy array of integers without nulls. Not by `to_numpy`, which imports pandas."""
-    kind = np.uint64 if pa.types.is_unsigned_integer(column.type) else np.int64
-    found = np.frombuffer(column.buffers()[1], kind)
-    return found[column.offset : column.offset + len(column)].astype(np.int64)
+    """The numpy array of 64-bit integers without nulls. Not by `to_numpy`, which imports pandas."""
+    found = np.frombuffer(column.buffers()[1], np.int64)
+    return found[column.offset : column.offset + len(column)]
