@@ -17,17 +17,21 @@ END_S = 60.0
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 RESIDENT = 21
 """Field of /proc/PID/stat, counted from the state on, in pages (proc(5))."""
+SHARE_EACH = 10
+"""Looks to one at the shares: the kernel walks all pages for them, some ms for a JVM."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     """`begun_s`: since 1970, as files' times are. `peak_mb`: resident pages of all its processes at
-    once, shared ones counted in each."""
+    once, shared ones counted in each; `peak_share_mb`: each one counted once, however many
+    processes share it, which is what the machine has to have. Of a run of a second it is 0."""
 
     begun_s: float
     wall_s: float
     cpu_s: float
     peak_mb: float
+    peak_share_mb: float
     stdout: str
 
 
@@ -38,6 +42,8 @@ class Tree:
     root: int
     seconds: dict[tuple[int, str], float] = field(default_factory=dict)
     peak_mb: float = 0.0
+    peak_share_mb: float = 0.0
+    looks: int = 0
 
     def look(self) -> None:
         resident = 0.0
@@ -53,6 +59,10 @@ class Tree:
             self.seconds[pid, fields[STARTED]] = used(fields)
             resident += int(fields[RESIDENT]) * PAGE_MB
         self.peak_mb = max(self.peak_mb, resident)
+        self.looks += 1
+        if self.looks % SHARE_EACH == 0:
+            shares = sum(share_mb(pid) for pid, fields in found if fields)
+            self.peak_share_mb = max(self.peak_share_mb, shares)
 
     def has_ended(self) -> bool:
         return not any(
@@ -96,8 +106,18 @@ def run(
         wall_s=wall_s,
         cpu_s=sum(tree.seconds.values()),
         peak_mb=tree.peak_mb,
+        peak_share_mb=tree.peak_share_mb,
         stdout=(folder / "stdout").read_text(),
     )
+
+
+def share_mb(pid: int) -> float:
+    """A process's own pages and its part of those that it shares (Pss of proc(5)); 0: it ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("Pss:"))
 
 
 def _ended_within(process: subprocess.Popen[bytes], seconds: float) -> int | None:

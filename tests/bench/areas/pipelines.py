@@ -134,6 +134,7 @@ def of_run(row: str, ran: Ran) -> Iterator[Sample]:
     yield row, "time", "s", ran.wall_s
     yield row, "CPU", "s", ran.cpu_s
     yield row, "peak memory", "MB", ran.peak_mb
+    yield row, "peak memory, shared pages once", "MB", ran.peak_share_mb
 
 
 SETTINGS = (
