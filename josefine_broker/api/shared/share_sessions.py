@@ -26,8 +26,9 @@ from josefine_broker.engine.groups.share.sessions import (
 )
 from josefine_broker.engine.groups.share.values import Ack, AckType, ShareKey
 
-ACKNOWLEDGE_TIMEOUT_MS = 2 * STORE_TIMEOUT_MS
-"""How long a member waits for its answers to be stored."""
+ACKNOWLEDGE_TIMEOUT_MS = 5 * STORE_TIMEOUT_MS
+"""How long a member waits for its answers to be stored: longer than a write is repeated
+(`Limits.repeat_ms`) and the last one takes, less than the 30 s that Kafka's clients wait."""
 
 
 class AckBatch(Protocol):

@@ -3,8 +3,9 @@ partition: it reads their state, gives records to members, and stores the answer
 
 Rules: a share partition is in use from the first request of a member on, after its state was read
 under this leader's epoch, which fences the leader before. An answer of a member counts when it is
-stored. A write that fails is repeated after a while; one that is fenced ends this use, and the next
-request reads the state again. Members that wait are woken when records come back.
+stored. A write that fails is repeated after a while, and its answers wait for the repetition until
+`Limits.repeat_ms` has passed; one that is fenced ends this use, and the next request reads the
+state again. Members that wait are woken when records come back.
 
 Nothing blocks: reads and writes of the state end in a callback, possibly at once. By then this use
 may have ended, so each callback checks first that it is the current one. Times are monotonic
@@ -33,11 +34,13 @@ from josefine_broker.engine.groups.share.config import ShareConfig
 from josefine_broker.engine.groups.share.dead_letters import (
     HOPELESS,
     LETTERS_MAX,
-    LetterWrite,
+    LETTERS_RETRY_MAX_MS,
+    LETTERS_RETRY_MS,
     Origin,
     letters_of,
 )
 from josefine_broker.engine.groups.share.partition import SharePartition
+from josefine_broker.engine.groups.share.repeats import Repeats
 from josefine_broker.engine.groups.share.values import (
     NO_START,
     Ack,
@@ -49,8 +52,15 @@ from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import read_or_wait
 
-RETRY_MS = 500
-"""After a read or write of the state that failed."""
+RETRY_MS, RETRY_MAX_MS = 500, 2_000
+"""After a read of the state that failed; the first and the longest pause after a write that did."""
+TRANSIENT = frozenset({
+    ErrorCode.coordinator_load_in_progress,
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+})  # fmt: skip
+"""Answers to a write while the share coordinator moves: repeated before any member hears of it, as
+Kafka does. Else each election of a coordinator would deliver accepted records again."""
 FENCED = frozenset({
     ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch, ErrorCode.not_leader_or_follower,
     ErrorCode.invalid_request,  # the state was deleted
@@ -66,8 +76,8 @@ class LedShare:
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_dropped", "is_reading", "key", "leader_epoch", "letters",
-        "partition", "retry_ms", "tp", "waiting",
+        "alarm", "error", "hosted", "is_dropped", "is_lettering", "is_reading", "key",
+        "leader_epoch", "letters", "partition", "retry_ms", "tp", "waiting", "writes",
     )  # fmt: skip
 
     def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -84,10 +94,13 @@ class LedShare:
         self.error: KafkaError | None = None
         """Why the last read failed."""
         self.retry_ms = 0
-        """When a read or write may be tried again."""
+        """When a read may be tried again."""
+        self.writes = Repeats(RETRY_MS, RETRY_MAX_MS)
         self.waiting: list[tuple[int, Settle]] = []
         """The answers of members that are not stored, by the number of their write."""
-        self.letters = LetterWrite()
+        self.is_lettering = False
+        """A write of dead letters is open; no second one begins."""
+        self.letters = Repeats(LETTERS_RETRY_MS, LETTERS_RETRY_MAX_MS)
         self.alarm: _Alarm | None = None
         """The timer; None: no lock ends, and no write is to be made later."""
 
@@ -366,7 +379,7 @@ def store(ctx: Context, led: LedShare) -> None:
     if shared is None or ctx.clients.shares.led.get(led.key) is not led:
         return
     _send_letters(ctx, led)
-    if shared.must_write and now_ms >= led.retry_ms:
+    if shared.must_write and now_ms >= led.writes.retry_ms:
         write_state(ctx, led.key, shared.begin_write(), lambda outcome: _stored(ctx, led, outcome))
     _arm(ctx, led)
 
@@ -382,9 +395,15 @@ def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
         if outcome.code in FENCED or not led.is_led(ctx):
             drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower, error.message))
             return
-        led.retry_ms = now_ms + RETRY_MS
+        led.writes.failed(now_ms)
+        give_up_ms = led.writes.since_ms + shared.limits.repeat_ms
+        if outcome.code in TRANSIENT and led.writes.retry_ms < give_up_ms:
+            shared.repeat_write()
+            _arm(ctx, led)
+            return
+    led.writes.ended()
     shared.end_write(is_stored=error is None)
-    # Answers that came during the write wait for the next one.
+    # Answers that came during the last write wait for the next one.
     # Taken off the list before any is called: one may lead to another answer, and so back here.
     settled = [each for each in led.waiting if each[0] < shared.open_write_from]
     led.waiting = [each for each in led.waiting if each[0] >= shared.open_write_from]
@@ -400,11 +419,11 @@ def _send_letters(ctx: Context, led: LedShare) -> None:
     assert led.partition is not None
     limits = led.partition.limits
     due = led.partition.letters_due(LETTERS_MAX)
-    if not due or led.letters.is_open or ctx.clock.monotonic_ms() < led.letters.retry_ms:
+    if not due or led.is_lettering or ctx.clock.monotonic_ms() < led.letters.retry_ms:
         return
     letters = letters_of(due, limits.deliveries_max)
     config = config_of(ctx, led.key.group_id).share.dead_letters
-    is_now = led.letters.is_open = True
+    is_now = led.is_lettering = True
 
     def heard(count: int, error: KafkaError | None) -> None:
         if ctx.clients.shares.led.get(led.key) is not led:
@@ -416,7 +435,7 @@ def _send_letters(ctx: Context, led: LedShare) -> None:
 
     write_letters(ctx, led.origin, led.hosted, letters, config, heard)
     is_now = False
-    if not led.letters.is_open:
+    if not led.is_lettering:
         led.letters.retry_ms = max(led.letters.retry_ms, ctx.clock.monotonic_ms() + 1)
 
 
@@ -426,7 +445,11 @@ def _lettered(
     """The result of a write of dead letters: their records are archived, unless it is repeated."""
     assert led.partition is not None
     is_to_repeat = error is not None and error.code not in HOPELESS
-    led.letters.end(ctx.clock.monotonic_ms(), is_to_repeat=is_to_repeat)
+    led.is_lettering = False
+    if is_to_repeat:
+        led.letters.failed(ctx.clock.monotonic_ms())
+    else:
+        led.letters.ended()
     counts = ctx.clients.shares.counts.of(led.key.group_id)
     if error is not None and (not is_to_repeat or led.letters.tries == 1):
         what, reason = WAITING if is_to_repeat else LOST, f"{error.code.name}: {error.message}"
@@ -446,8 +469,8 @@ def _arm(ctx: Context, led: LedShare) -> None:
     assert led.partition is not None
     due = [at for at in (led.partition.wake_at_ms(),) if at is not None]
     if led.partition.must_write:
-        due.append(led.retry_ms)
-    if not led.letters.is_open and led.partition.letters_due(1):
+        due.append(led.writes.retry_ms)
+    if not led.is_lettering and led.partition.letters_due(1):
         due.append(led.letters.retry_ms)
     if not due or (led.alarm is not None and led.alarm.deadline_ms <= min(due)):
         return

@@ -31,6 +31,7 @@ from tests.simulation.cluster.group_names import (
     SHARE_DELIVERIES_MAX,
     SHARE_LOCK_MS,
     SHARE_LOCKS_MAX,
+    SHARE_REPEAT_MS,
 )
 from tests.simulation.cluster.peer_port import PeerPort
 
@@ -48,7 +49,7 @@ GROUPS = GroupSettings(
     upgrades_classic=True,
     downgrades_consumer=True,
     share=ShareConfig(
-        Limits(SHARE_LOCK_MS, SHARE_DELIVERIES_MAX, SHARE_LOCKS_MAX),
+        Limits(SHARE_LOCK_MS, SHARE_DELIVERIES_MAX, SHARE_LOCKS_MAX, repeat_ms=SHARE_REPEAT_MS),
         StartAt.EARLIEST,
     ),
 )

@@ -19,7 +19,7 @@ EXHAUSTED = "Offset delivery count exceeded the threshold."
 """Kafka's texts of the header `message`, which consumers of dead letters look at."""
 LETTERS_MAX = 500
 """Dead letters of one batch."""
-RETRY_MS, RETRY_MAX_MS = 1_000, 30_000
+LETTERS_RETRY_MS, LETTERS_RETRY_MAX_MS = 1_000, 30_000
 """The first and the longest pause after a write that may succeed later."""
 
 HOPELESS = frozenset(
@@ -103,24 +103,3 @@ def _headers(origin: Origin, letter: Letter) -> tuple[tuple[str, bytes], ...]:
         "message": letter.message,
     }
     return tuple((HEADER_PREFIX + name, str(value).encode()) for name, value in found.items())
-
-
-class LetterWrite:
-    """The write of dead letters of one share partition: one at a time. Mutable."""
-
-    __slots__ = ("is_open", "retry_ms", "tries")
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self.retry_ms = 0
-        """When the next one may begin."""
-        self.tries = 0
-        """Failures since the last success."""
-
-    def end(self, now_ms: int, *, is_to_repeat: bool) -> None:
-        """The write has ended; the pause before it is repeated doubles."""
-        self.is_open = False
-        self.tries = self.tries + 1 if is_to_repeat else 0
-        # Bounded before the shift, or the number would grow without end while the topic is away.
-        pause_ms = min(RETRY_MS << min(self.tries - 1, 5), RETRY_MAX_MS) if is_to_repeat else 0
-        self.retry_ms = now_ms + pause_ms

@@ -4,9 +4,10 @@
 Rules: the records in flight are those from the start offset to the end offset, as spans of equal
 state, without gaps between them. A record has one member at most until its lock ends. It is
 finished for its member when the change is stored; until then it stays acquired ("settling"), and
-a write that failed gives it back to its member. One write is open at a time: `begin_write` takes
-all changes since the last one, `end_write` gets its result. A record is acquired at most
-`deliveries_max` times. The end of a lock and the end of a member's session give records back at
+a write that failed and is not repeated gives it back to its member. One write is open at a time:
+`begin_write` takes all changes since the last one, `end_write` gets its result, and after
+`repeat_write` the next one has the same changes. A record is acquired at most `deliveries_max`
+times. The end of a lock and the end of a member's session give records back at
 once, because nothing that was promised depends on it. If the group has dead letters, a record that
 is rejected or was delivered too often is archiving until the host has written its letter, and that
 not before the state is stored: a record that another leader could still deliver has no letter.
@@ -315,7 +316,8 @@ class SharePartition:
 
     @property
     def open_write_from(self) -> int:
-        """The number of the first write that has not ended. Answers of earlier ones are decided."""
+        """The number of the first write that has not ended. After `end_write`, answers of earlier
+        ones are decided."""
         return self._write if self._open_write == NO_WRITE else self._open_write
 
     @property
@@ -353,6 +355,12 @@ class SharePartition:
                 batches.append(StateBatch(each.first, each.last, state, deliveries))
         self._open_start = start
         return ShareState(self.state_epoch, self.leader_epoch, start, tuple(batches), complete)
+
+    def repeat_write(self) -> None:
+        """The open write failed, and the next one has all of its changes again: its answers wait
+        for that one."""
+        self._open_write = NO_WRITE
+        self._is_changed = True
 
     def end_write(self, *, is_stored: bool) -> None:
         """The open write is stored: its answers count. Or it is not, and they never came.

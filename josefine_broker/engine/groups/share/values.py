@@ -40,6 +40,9 @@ class Limits(NamedTuple):
     but for the last record batch."""
     has_dead_letters: bool = False
     """`errors.deadletterqueue.topic.name` is set: what no member can process gets a dead letter."""
+    repeat_ms: int = 15_000
+    """How long a write of the state that fails is repeated before the answers of members that wait
+    for it are refused. Kafka's five tries take as long."""
 
 
 class StateBatch(NamedTuple):

@@ -27,21 +27,33 @@ from josefine_broker.api.shared.share_sessions import ACKNOWLEDGE_TIMEOUT_MS
 from josefine_broker.api.shared.share_states import NO_TOPIC, share_key
 from josefine_broker.base.acls import Operation, ResourceType
 from josefine_broker.base.errors import ErrorCode, KafkaError
+from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators import share_groups_host, share_partitions_host
 from josefine_broker.engine.coordinators.loading_share_states import (
     begin_loading_share_states,
     share_states_moved,
 )
 from josefine_broker.engine.coordinators.log import partition_of
-from josefine_broker.engine.coordinators.share_partitions_host import RETRY_MS
-from josefine_broker.engine.coordinators.share_state_requests import UNKNOWN, write_state
-from josefine_broker.engine.coordinators.share_states_host import coordinator_key
-from josefine_broker.engine.groups.share.values import ShareKey
+from josefine_broker.engine.coordinators.share_partitions_host import (
+    RETRY_MAX_MS,
+    RETRY_MS,
+    TRANSIENT,
+)
+from josefine_broker.engine.coordinators.share_state_requests import UNKNOWN, Heard, write_state
+from josefine_broker.engine.coordinators.share_states_host import Outcome, coordinator_key
+from josefine_broker.engine.groups.share.values import ShareKey, ShareState
 from josefine_broker.engine.metadata.image import SHARE_STATE_TOPIC
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis
-from tests.unit.josefine_broker.api.share_members import ACCEPT, GROUP, ack_codes, got
+from tests.unit.josefine_broker.api.share_members import (
+    ACCEPT,
+    GROUP,
+    RELEASE,
+    Sharer,
+    ack_codes,
+    got,
+)
 from tests.unit.josefine_broker.api.test_access import ALICE, ROOT, codes, grant
 from tests.unit.josefine_broker.api.test_share_groups import described, sharing
 from tests.unit.josefine_broker.api.test_table import empty_request
@@ -78,14 +90,77 @@ def test_coordinator_is_found_by_kafkas_name_of_a_share_partition() -> None:
     assert coordinator_key(ShareKey("g", topic_id, 3)) == "g:AAECAwQFBgcICQoLDA0ODw:3"
 
 
-def test_answers_that_cannot_be_stored_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+class Store:
+    """Takes the writes of share states. Mutable."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.outcome: Outcome | None = None
+        """Why it refuses them; None: it does not."""
+        self.tried_ms: list[int] = []
+        """When they came."""
+        monkeypatch.setattr(share_partitions_host, "write_state", self.write)
+
+    def write(self, ctx: Context, key: ShareKey, state: ShareState, heard: Heard) -> None:
+        self.tried_ms.append(ctx.clock.monotonic_ms())
+        if self.outcome is None:
+            write_state(ctx, key, state, heard)
+        else:
+            heard(self.outcome)
+
+
+@pytest.mark.parametrize("code", sorted(TRANSIENT))
+def test_answers_wait_until_their_share_coordinator_is_back(
+    code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, a = sharing(b"v0", b"v1")
+    b = Sharer(world, "b").join()
+    a.fetch()
+    store = Store(monkeypatch)
+    store.outcome = Outcome(None, code)
+    waiting = a.acknowledge((0, 0, ACCEPT))
+    later = a.fetch((1, 1, RELEASE))
+    world.advance(RETRY_MS)
+    assert isinstance(waiting, Parked)
+    assert isinstance(later, Parked)
+    assert (waiting.done, later.done, got(b.fetch())) == (False, False, [])
+    store.outcome = None
+    world.advance(2 * RETRY_MS)
+    assert set(codes(waiting.response)) == {ErrorCode.none}
+    assert ack_codes(later.response) == [ErrorCode.none]
+    assert got(later.response) == [(1, 1, 2)]
+
+
+def test_answers_that_cannot_be_stored_in_time_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, a = sharing(b"v0")
     a.fetch()
-    monkeypatch.setattr(
-        share_partitions_host, "write_state", lambda ctx, key, state, heard: heard(UNKNOWN)
-    )
-    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.coordinator_not_available
-    monkeypatch.setattr(share_partitions_host, "write_state", write_state)
+    store = Store(monkeypatch)
+    store.outcome = UNKNOWN
+    waiting = a.acknowledge((0, 0, ACCEPT))
+    assert isinstance(waiting, Parked)
+    while not waiting.done:
+        world.advance(RETRY_MS)
+    assert ErrorCode.coordinator_not_available in set(codes(waiting.response))
+    begun_ms = store.tried_ms[0]
+    pauses = [0, 500, 1_500, 3_500, 5_500, 7_500, 9_500, 11_500, 13_500]
+    assert [each - begun_ms for each in store.tried_ms] == pauses
+    # It has the record yet, and may answer again.
+    store.outcome = None
+    world.advance(RETRY_MAX_MS)
+    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
+    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none  # it is finished
+
+
+def test_answers_of_a_write_that_no_repetition_helps_are_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, a = sharing(b"v0")
+    a.fetch()
+    store = Store(monkeypatch)
+    store.outcome = Outcome(None, ErrorCode.message_too_large)
+    assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.message_too_large
+    store.outcome = None
     world.advance(RETRY_MS)
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
 
@@ -130,13 +205,14 @@ def test_states_are_what_they_were_when_they_are_loaded_again() -> None:
     assert tp is not None
     begin_loading_share_states(world.ctx, tp, world.ctx.hosted.partitions[tp])
     assert world.ctx.clients.shares.states.get(key) is None
-    refused = a.acknowledge((0, 0, ACCEPT))
-    assert refused is ErrorCode.coordinator_load_in_progress
+    waiting = a.acknowledge((0, 0, ACCEPT))
+    assert isinstance(waiting, Parked)
     share_states_moved(world.ctx)
     world.advance(RETRY_MS)
+    assert set(codes(waiting.response)) == {ErrorCode.none}
     after = world.ctx.clients.shares.states.get(key)
     assert after is not None
-    assert after._replace(leader_epoch=before.leader_epoch) == before
+    assert (after.start_offset, after.batches) == (2, ())
 
 
 def test_member_waits_while_the_states_are_loaded() -> None:

@@ -11,7 +11,6 @@ from josefine_broker.engine.groups.share.dead_letters import (
     EXHAUSTED,
     REJECTED,
     Letter,
-    LetterWrite,
     Origin,
     build_letters,
     letters_of,
@@ -208,14 +207,3 @@ def test_reason_is_known_or_follows_from_the_count() -> None:
         Letter(2, 2, EXHAUSTED),
         Letter(3, 1, REJECTED),
     ]
-
-
-def test_pauses_between_tries_double_up_to_a_limit() -> None:
-    write = LetterWrite()
-    found = []
-    for _try in range(8):
-        write.end(100, is_to_repeat=True)
-        found.append(write.retry_ms - 100)
-    assert found == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]
-    write.end(100, is_to_repeat=False)
-    assert (write.retry_ms, write.tries) == (100, 0)

@@ -110,6 +110,23 @@ def test_write_that_failed_leaves_the_records_with_their_member() -> None:
     assert shared.start_offset == 10
 
 
+def test_answers_of_a_repeated_write_count_with_the_next_one() -> None:
+    shared = new()
+    get(shared, (0, 9))
+    assert shared.acknowledge(A, [Ack(0, 4, [ACCEPT])], 0) == 0
+    lost = shared.begin_write()
+    assert shared.acknowledge(A, [Ack(5, 9, [ACCEPT])], 0) == 1
+    shared.repeat_write()
+    assert (shared.must_write, shared.is_idle, shared.start_offset) == (True, False, 0)
+    # Nobody else gets them meanwhile, however long it takes.
+    assert (shared.wake_at_ms(), shared.expire(1_000)) == (None, 0)
+    again = shared.begin_write()
+    assert (lost.start_offset, again.start_offset) == (5, 10)
+    shared.end_write(is_stored=True)
+    assert shared.start_offset == 10
+    assert shared.is_at_rest
+
+
 def test_lock_that_ends_during_a_write_that_fails_frees_the_records_then() -> None:
     shared = new()
     get(shared, (0, 0))
@@ -354,6 +371,9 @@ class World:
         if is_stored:
             self.stored = self.writing
         self.writing = None
+        if not is_stored and self.rng.random() < 0.5:
+            self.shared.repeat_write()
+            return
         self.shared.end_write(is_stored=is_stored)
         now = [each for each in self.waiting if each[0] < self.write]
         self.waiting = [each for each in self.waiting if each[0] >= self.write]
