@@ -40,8 +40,13 @@ FIELDS = [
 
 
 MICROS = pa.timestamp("us", "UTC")
-TIMES = [None, datetime(1600, 1, 1, 0, 0, 0, 1, UTC),
-         datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), datetime(9999, 12, 29, tzinfo=UTC), datetime(1, 1, 3, tzinfo=UTC)]  # fmt: skip
+TIMES = [
+    None,
+    datetime(1600, 1, 1, 0, 0, 0, 1, UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+    datetime(9999, 12, 29, tzinfo=UTC),
+    datetime(1, 1, 3, tzinfo=UTC),
+]
 TEXTS = [None, "", "a", "a\0", "\uffff", "\U0001f600", "\u00e9", "e\u0301", "Z" * 5_000]
 OF_KEYS: dict[str, tuple[Any, ...]] = {
     "k": (pa.string(), "string", TEXTS),
