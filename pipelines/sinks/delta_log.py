@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The format number, under `josefine` in userMetadata; later versions write higher ones."""
 
-UNDER_MAX = 100
+UNDER_MAX = 20
 """Commits below the newest own one among which a RESTORE is looked for: those made meanwhile."""
 _COMMIT_FILE = re.compile(r"(\d{20})\.json")
 _UNDERSCORED = re.compile(r"_([a-z])")
