@@ -126,12 +126,16 @@ def test_small_parts_are_taken_from_one_window_until_the_next_look(tmp_path: Pat
     )
     table.look()
     taken = []
-    with mock.patch.object(table, "_between", wraps=table._between) as read:
+    with (
+        mock.patch.object(table, "_between", wraps=table._between) as read,
+        mock.patch.object(reader.ds, "dataset", wraps=reader.ds.dataset) as footer,
+    ):
         for partition in (0, 1):
             for offset, end in ((0, 10), (1, 4), (4, 5), (5, 9), (9, 10), (0, 1)):
                 found, until = table.rows(partition, offset, end)
                 taken.append((found.column("offset").to_pylist(), until))
         calls = read.call_count
+        assert footer.call_count == 1, "the file's footer is kept until the next look"
         table.look()
         table.rows(0, 4, 5)
 
