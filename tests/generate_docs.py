@@ -45,7 +45,8 @@ NOT_SERVED: dict[str, str] = {
         "what Kafka's brokers say to each other; ours do it by chained Raft, and clients never ask"
     ),
     "StreamsGroup*": (
-        "groups of the classic, the consumer and the share protocol are served; Streams uses one"
+        "Streams joins by the classic protocol, which is served, unless `group.protocol=streams` "
+        "(KIP-1071) is set; no release is set for that"
     ),
     "UnregisterController": "each controller is a broker: UnregisterBroker takes its vote along",
 }
