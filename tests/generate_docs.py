@@ -142,14 +142,11 @@ DIFFERENT: dict[str, str] = {
         "keeps its partition's groups at COORDINATOR_LOAD_IN_PROGRESS, and is tried again every "
         "second; in Kafka they are not there until the leadership moves"
     ),
-    "the operations of DescribeGroups": (
-        "read, describe and delete; groups have no configurations here"
-    ),
     "ACLs of a group of the consumer protocol": (
         "a member that subscribes by an expression is assigned every topic that it fits; those it "
         "may not read it is refused where it reads (Kafka assigns it none of them)"
     ),
-    "ACLs of delegation tokens, users, two-phase commit and group configurations": (
+    "ACLs of delegation tokens, users and two-phase commit": (
         "are refused with INVALID_REQUEST, as is an operation that a resource has not: they would "
         "say nothing. A broker with `acls.enabled: false` takes none (SECURITY_DISABLED)"
     ),

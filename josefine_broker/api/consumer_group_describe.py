@@ -5,6 +5,7 @@ A missing or classic group is GROUP_ID_NOT_FOUND: DescribeGroups covers those. T
 coordinator's decisions, perhaps a moment before the last of them is committed.
 """
 
+from josefine_broker.api.shared.topics import ALL_GROUP_OPERATIONS
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
@@ -17,8 +18,6 @@ from josefine_broker.engine.groups.consumer.values import (
 )
 from josefine_broker.wire.entities import consumer_group_describe as e
 
-ALL_GROUP_OPERATIONS = 328
-"""Bit field of KIP-430: read, describe and delete, since nothing is forbidden to anybody yet."""
 NOT_ASKED = -2147483648
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 

@@ -6,6 +6,7 @@ ConsumerGroupDescribe covers those (KIP-848). Metadata and assignments of member
 stable group only, as in Kafka.
 """
 
+from josefine_broker.api.shared.topics import ALL_GROUP_OPERATIONS
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.engine.context import Context, RequestInfo
@@ -16,8 +17,6 @@ from josefine_broker.engine.groups.views import CONSUMER, TEXT, GroupView
 from josefine_broker.wire.entities import describe_groups as e
 
 NOT_FOUND_SINCE = 6
-ALL_GROUP_OPERATIONS = 328
-"""Bit field of KIP-430: read, describe and delete, since nothing is forbidden to anybody yet."""
 NOT_ASKED = -2147483648
 
 

@@ -4,6 +4,7 @@ A missing group, and one of another protocol, is GROUP_ID_NOT_FOUND. The answer 
 coordinator's decisions, perhaps a moment before the last of them is committed.
 """
 
+from josefine_broker.api.shared.topics import ALL_GROUP_OPERATIONS
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.offsets_topic import check_group_id, coordinator_of
@@ -12,8 +13,6 @@ from josefine_broker.engine.groups.share.assignor import ASSIGNOR
 from josefine_broker.engine.groups.share.group import ShareMember
 from josefine_broker.wire.entities import share_group_describe as e
 
-ALL_GROUP_OPERATIONS = 328
-"""Bit field of KIP-430: read, describe and delete; with access control, those of the client."""
 NOT_ASKED = -2147483648
 
 

@@ -59,13 +59,6 @@ KEPT: tuple[Known, ...] = (
         path="error_code | results[]",
         why="an error is reported for each feature and for the whole; Kafka reports one of the two",
     ),
-    Known(
-        apis="DescribeGroups, ConsumerGroupDescribe",
-        path="groups[].authorized_operations",
-        ours="328",
-        theirs="3400",
-        why="read, describe and delete: groups have no configurations",
-    ),
     # Things that a request names twice, or lists that are empty.
     Known(
         apis="Produce",

@@ -47,8 +47,9 @@ their new leader: it refreshes a second later (measured: a producer's gap of 1.5
 0.4 to 1.0 s). Not longer, because a hung broker that was fenced should be dropped."""
 
 ALL_TOPIC_OPERATIONS = 3576
+ALL_GROUP_OPERATIONS = 3400
 ALL_CLUSTER_OPERATIONS = 8096
-"""Bit fields of KIP-430: every operation there is, because no ACL forbids any."""
+"""Bit fields of KIP-430: every operation there is. With access control those of the client."""
 
 
 def check_name(name: str) -> None:

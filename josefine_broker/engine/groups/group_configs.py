@@ -215,6 +215,7 @@ def resolve(
                 deliveries_max=number["share.delivery.count.limit"],
                 locks_max=number["share.partition.max.record.locks"],
                 has_dead_letters=bool(topic),
+                repeat_ms=own.share.limits.repeat_ms,
             ),
             *start_of(str(values[RESET])),
             is_committed_only=values["share.isolation.level"] == COMMITTED,

@@ -31,7 +31,6 @@ from tests.simulation.cluster.group_names import (
     SHARE_DELIVERIES_MAX,
     SHARE_LOCK_MS,
     SHARE_LOCKS_MAX,
-    SHARE_REPEAT_MS,
 )
 from tests.simulation.cluster.peer_port import PeerPort
 
@@ -49,12 +48,16 @@ GROUPS = GroupSettings(
     upgrades_classic=True,
     downgrades_consumer=True,
     share=ShareConfig(
-        Limits(SHARE_LOCK_MS, SHARE_DELIVERIES_MAX, SHARE_LOCKS_MAX, repeat_ms=SHARE_REPEAT_MS),
+        Limits(SHARE_LOCK_MS, SHARE_DELIVERIES_MAX, SHARE_LOCKS_MAX),
         StartAt.EARLIEST,
     ),
 )
 TRANSACTIONS = TransactionSettings(partitions=2, id_expiration_ms=6_000, two_phase_enable=True)
 OFFSETS = OffsetsSettings(partitions=2, timeout_ms=700, groups=GROUPS, transactions=TRANSACTIONS)
+HASTY_SHARES = GROUPS.share._replace(limits=GROUPS.share.limits._replace(repeat_ms=0))
+HASTY = replace(OFFSETS, groups=replace(GROUPS, share=HASTY_SHARES))
+"""Refuses the answers of members at the first write of a share state that fails, as others do
+after some time: every other broker, so that both happens in each life."""
 SESSION_TIMEOUT_MS = 1_200
 RAFT_HEARTBEAT_MS = 80
 ELECTION_TIMEOUT_MS = 400
@@ -124,7 +127,7 @@ class EngineHost:
                     SETTINGS,
                     default_replication_factor=min(3, len(process.world.founder_ids)),
                     topic_defaults=TopicSettings(min_insync_replicas=view.min_isr_default),
-                    offsets=OFFSETS,
+                    offsets=OFFSETS if machine.id % 2 else HASTY,
                 ),
                 controller=replace(
                     CONTROLLER,

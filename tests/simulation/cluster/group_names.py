@@ -27,5 +27,3 @@ MIRRORED = "mirrored"
 """The topic that a mirror writes."""
 SHARE_LOCK_MS, SHARE_DELIVERIES_MAX, SHARE_LOCKS_MAX = 1_000, 4, 40
 """What its members may do with records."""
-SHARE_REPEAT_MS = 600
-"""A write of its state is repeated once: elections are longer at times, members are told so."""

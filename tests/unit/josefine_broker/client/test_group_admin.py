@@ -92,7 +92,7 @@ def test_group_that_is_not_there_is_dead_and_since_version_6_not_found(world: Wo
 def test_operations_are_told_when_asked_for(world: World) -> None:
     stable(world)
 
-    assert described(world, include_authorized_operations=True).authorized_operations == 328
+    assert described(world, include_authorized_operations=True).authorized_operations == 3400
     assert described(world).authorized_operations == -2147483648
 
 

@@ -59,5 +59,13 @@ def test_what_names_no_single_acl_is_refused_with_the_reason(changed, why: str) 
     assert why in caught.value.message
 
 
+@pytest.mark.parametrize("operation", [Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS])
+def test_a_right_on_the_configurations_of_a_group_can_be_given(operation: Operation) -> None:
+    """Or with access control only superusers could read and set them."""
+    kind = ResourceType.GROUP
+    wanted = filter_of(**{**GOOD, "resource_type": kind.value, "operation": operation.value})
+    assert acl_of(wanted).operation is operation
+
+
 def test_all_operations_of_a_resource_are_one_acl() -> None:
     assert acl_of(filter_of(**{**GOOD, "operation": Operation.ALL.value}))
