@@ -1,0 +1,67 @@
+"""A store's commit among those of other programs: it is put on top of nothing that changes what it
+was made from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, Field
+from deltalake.schema import PrimitiveType
+
+from josefine_journal.delta_store import DeltaStore
+from josefine_journal.errors import Overtaken, StoreError
+from josefine_journal.merging import merge
+from tests.unit.josefine_journal.test_delta_store import append, batch
+
+OTHERS: dict[str, Callable[[DeltaTable], object]] = {
+    "optimize": lambda table: table.optimize.compact(),
+    "delete": lambda table: table.delete("offset >= 0"),
+    "restore": lambda table: table.restore(table.version() - 1),
+    "columns": lambda table: table.alter.add_columns([Field("more", PrimitiveType("string"))]),
+}
+
+
+def once(step: str, do: Callable[[], object]) -> Callable[[str], None]:
+    """A hook that does something at one step, once."""
+    left = [do]
+
+    def hook(reached: str) -> None:
+        if reached == step and left:
+            left.pop()()
+
+    return hook
+
+
+def offsets(path: Path) -> list[int]:
+    """Of the rows in the table, as any reader of Delta finds them."""
+    rows = pa.table(DeltaTable(path).to_pyarrow_table())
+    return sorted(rows.filter(pc.is_valid(rows["offset"]))["offset"].to_pylist())
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("step", ["before_merge_commit", "before_commit"])
+def test_no_row_is_doubled_or_brought_back(tmp_path: Path, step: str, other: str) -> None:
+    store = DeltaStore(tmp_path, "t", None)
+    for n in range(4):
+        store.commit([batch(n or None, n + 1, append(n, n + 1))])
+    path, after = tmp_path / "t", list[int]()
+
+    def meanwhile() -> None:
+        OTHERS[other](DeltaTable(path))
+        after.extend(offsets(path))
+
+    store.at = once(step, meanwhile)
+    committed = []
+    with contextlib.suppress(Overtaken, StoreError):
+        if step == "before_commit":
+            store.commit([batch(4, 5, append(4, 5))])
+            committed = [4]
+        else:
+            merge(store, 0)
+
+    assert offsets(path) == after + committed
