@@ -165,11 +165,10 @@ def _ddl(source: Source) -> str:
 
 def _seen(path: str) -> tuple[list[int], str]:
     """The versions in the table's log and its id; none if there is no table."""
-    from pyspark.sql import SparkSession
-
+    from josefine_spark.sessions.registration import active_session
     from pipelines.spark.files import HadoopFiles
 
-    spark, log = SparkSession.getActiveSession(), f"{path}/_delta_log"
+    spark, log = active_session(), f"{path}/_delta_log"
     if spark is not None:
         names = HadoopFiles(spark).names(log)
     else:  # `status` and others that start no Spark
