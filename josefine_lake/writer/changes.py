@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 DELETED = "__josefine_deleted"
 """The flag of a change that deletes its row; never a column of a table. `__deleted` may be one: a

@@ -14,6 +14,7 @@ milliseconds.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -71,13 +72,25 @@ Settle = Callable[[KafkaError | None], None]
 """Called once with the fate of a member's answers; None: they count."""
 
 
+@dataclass(slots=True)
+class _Reading:
+    """The read of the state of one share partition. Mutable."""
+
+    is_open: bool = False
+    """It is on its way; no second one is sent."""
+    error: KafkaError | None = None
+    """Why the last one failed,"""
+    retry_ms: int = 0
+    """and when it may be tried again."""
+
+
 class LedShare:
     """One share partition in use, by this broker in one leader epoch. Mutable. It is not used in a
     later epoch: another leader may have changed the state in between."""
 
     __slots__ = (
-        "alarm", "error", "hosted", "is_dropped", "is_lettering", "is_reading", "key",
-        "leader_epoch", "letters", "partition", "retry_ms", "tp", "waiting", "writes",
+        "alarm", "hosted", "is_dropped", "is_lettering", "key", "leader_epoch", "letters",
+        "partition", "reading", "tp", "waiting", "writes",
     )  # fmt: skip
 
     def __init__(self, key: ShareKey, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -89,12 +102,7 @@ class LedShare:
         """None: its state is not read yet."""
         self.is_dropped = False
         """Its use has ended."""
-        self.is_reading = False
-        """A read is on its way; no second one is sent."""
-        self.error: KafkaError | None = None
-        """Why the last read failed."""
-        self.retry_ms = 0
-        """When a read may be tried again."""
+        self.reading = _Reading()
         self.writes = Repeats(RETRY_MS, RETRY_MAX_MS)
         self.waiting: list[tuple[int, Settle]] = []
         """The answers of members that are not stored, by the number of their write."""
@@ -171,10 +179,10 @@ def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
     if led is None:
         led = LedShare(key, TopicPartition(topic, key.partition), hosted)
         ctx.clients.shares.led[key] = led
-    if led.partition is None and not led.is_reading:
-        if ctx.clock.monotonic_ms() < led.retry_ms:
-            assert led.error is not None
-            raise led.error
+    if led.partition is None and not led.reading.is_open:
+        if ctx.clock.monotonic_ms() < led.reading.retry_ms:
+            assert led.reading.error is not None
+            raise led.reading.error
         _read(ctx, led, config)
     if led.partition is not None:
         led.partition.limits = config.limits
@@ -183,10 +191,11 @@ def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
 
 def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
     """Read the state, under this leader's epoch."""
-    led.is_reading, led.error = True, None
+    reading = led.reading
+    reading.is_open, reading.error = True, None
 
     def heard(outcome: Outcome) -> None:
-        led.is_reading = False
+        reading.is_open = False
         if ctx.clients.shares.led.get(led.key) is not led or not led.is_led(ctx):
             return
         now_ms = ctx.clock.monotonic_ms()
@@ -196,8 +205,8 @@ def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
             # It has not heard of the topic yet, which this broker leads.
             if code is ErrorCode.unknown_topic_or_partition:
                 code = ErrorCode.coordinator_not_available
-            led.error = KafkaError(code, outcome.message or "")
-            led.retry_ms = now_ms + RETRY_MS
+            reading.error = KafkaError(code, outcome.message or "")
+            reading.retry_ms = now_ms + RETRY_MS
             return
         if state.start_offset != NO_START:
             _use(ctx, led, config, state)
@@ -209,13 +218,13 @@ def _read(ctx: Context, led: LedShare, config: ShareConfig) -> None:
         def started(start: int | KafkaError) -> None:
             if not is_wanted():
                 return
-            led.is_reading = False
+            reading.is_open = False
             if isinstance(start, int):
                 _use(ctx, led, config, state, start)
             else:
-                led.error, led.retry_ms = start, ctx.clock.monotonic_ms() + RETRY_MS
+                reading.error, reading.retry_ms = start, ctx.clock.monotonic_ms() + RETRY_MS
 
-        led.is_reading = True
+        reading.is_open = True
         find_start(ctx, led.hosted, config, is_wanted, started)
 
     read_state(ctx, led.key, led.leader_epoch, heard)
