@@ -62,7 +62,7 @@ def _files(table: DeltaTable) -> set[str] | None:
 
 
 def _is_valid(table: DeltaTable, seen: int, transactions: Sequence[Transaction]) -> bool:
-    """Whether what a commit depends on besides files is as it was at the version `seen`."""
+    """Whether what a commit depends on next to files is as it was at the version `seen`."""
     now = _dependencies(table, transactions)
     try:
         table.load_as_version(seen)

@@ -126,9 +126,7 @@ def direct_rows_of(sink: Sink, spark: SparkSession) -> DirectRows | None:
     functions = {each.column: each.function for each in sink.aggregates}
     fold = Fold(keys=sink.keys, functions=functions) if sink.merges else None
     is_append = sink.mode is Mode.APPEND and sink.deduplicate is None
-    # Off by default, unlike the appends to the tables of a family (`why_not_direct`).
-    is_asked = spark.conf.get(IS_DIRECT, "false") == "true"
-    if not is_asked or not (is_append or fold) or sink.path is None:
+    if not (is_append or fold) or sink.path is None:
         return None
     return None if why_not_direct(sink, sink.path, spark) else DirectRows(sink.path, fold)
 

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 IS_DIRECT = "spark.josefine.directCommits"
-"""The setting of a session: `true` lets single tables have direct commits where their rules allow
-it; `false` takes them from the tables of a template, which have them unless it is said."""
+"""The setting of a session: `false` has all tables written by Spark, where those whose rules allow
+it have direct commits."""
 
 LIST = Path(__file__).with_name("spark_keys.txt")
 

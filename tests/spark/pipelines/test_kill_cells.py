@@ -38,7 +38,6 @@ from pipelines.inspect.sink_status import all_sides
 from pipelines.model.pipeline import Pipeline
 from pipelines.sinks.iceberg.catalog import TablePlace
 from pipelines.sources.kinds import ANY_KIND
-from pipelines.spark.settings import IS_DIRECT
 from tests.spark.pipelines.conftest import NOW_MS, REPOSITORY, DiedError, Lab, dying
 from tests.spark.pipelines.test_kill import KILLED
 from tests.support.kill_cells import (
@@ -152,7 +151,7 @@ class Trial:
         condition = "id >= 0" if self.mended else f"id % 10 <> {HELD_BACK}"
         is_state = mode in STATES
         words = {
-            "spark": SPARK.replace("  conf:\n", f'  conf:\n    {IS_DIRECT}: "true"\n'),
+            "spark": SPARK,
             "topic": topic,
             "loss": f"on_data_loss: {loss}",
             "format": "debezium" if mode == "cdc" else "json",
@@ -424,9 +423,7 @@ def trial_of(lab: Lab, number: int, cell: Cell) -> Trial:
     folder.mkdir()
     topic = f"{lab.topic}-{number}"
     lab.client.create_topics([NewTopic(topic, 2)])
-    spark = lab.spark.newSession()
-    spark.conf.set(IS_DIRECT, "true")
-    trial = Trial(Lab(folder, lab.client, lab.bootstrap, topic, spark), cell)
+    trial = Trial(Lab(folder, lab.client, lab.bootstrap, topic, lab.spark.newSession()), cell)
     trial.begin()
     return trial
 

@@ -63,7 +63,7 @@ def test_a_misspelt_definition_with_several_uses_is_reported_where_it_is():
     )
 
     assert told(text, "version", "version") == [
-        "32:3: transforms.flihgts: no input is `flihgts`, but 2 are `flights`: did you mean "
+        "31:3: transforms.flihgts: no input is `flihgts`, but 2 are `flights`: did you mean "
         "`flights`?"
     ]
 
