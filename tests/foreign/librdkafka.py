@@ -60,7 +60,7 @@ SKIP = re.compile(r"^\[(\w+) +/.*SKIPPING TEST: ([^\[\n]*)", re.MULTILINE)
 SCRIPTS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
 }
 DID_NOTHING = "it did nothing, and says so to nobody"
 LEFT_OUT_IF_QUICK = (DID_NOTHING, "Test skipped due to quick mode")

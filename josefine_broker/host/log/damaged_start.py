@@ -76,6 +76,14 @@ def _recover_damaged(
     tally = Tally(state, config)
     log_start_offset = state.log_start_offset()
     segments, suspects = _found(files, directory, log_start_offset, config, tally, now_ms)
+    if segments and segments[-1].end_offset <= log_start_offset:
+        # All that is left was deleted, the damage, too: no other replica could send it.
+        if segments[-1].end_offset < log_start_offset:
+            tally.note(Completeness.MISSING)
+        for segment in segments:
+            segment.delete()
+        segments, suspects = [], []
+        files.sync_directory(directory)
     # Appends continue in an intact segment, never in one that is being repaired.
     if not segments or any(each.segment is segments[-1] for each in suspects):
         end = segments[-1].end_offset if segments else log_start_offset
@@ -89,7 +97,7 @@ def _recover_damaged(
     forget_sums(files, segments[-1].stem, config)
     report = tally.report(directory, segments, log_start_offset, clean_shutdown=False)
     # A hole past the mark stays one that a crash may have left, whatever is synced around it.
-    state.synced.is_held = True
+    state.synced.is_held = bool(suspects)
     return segments, replace(report, unsynced_from=tally.synced.end), suspects
 
 

@@ -12,6 +12,7 @@ from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.engine.metadata.log_completeness import Completeness
 from josefine_broker.engine.partition.leader_epochs import LeaderEpochs
 from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import BatchHeader, iter_batches
 from josefine_broker.records.crc import Buffer
@@ -224,6 +225,27 @@ def test_log_without_any_segment_file_starts_empty_and_in_doubt() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
     assert not log.damage.found
     assert log.recovery_report.completeness is Completeness.MISSING
+
+
+@pytest.mark.parametrize("past", [0, 1, 500])
+def test_a_log_that_starts_past_all_that_is_left_has_nothing_to_repair(past: int) -> None:
+    """The start follows the leader's, and a power loss takes the end: what is left was deleted on
+    every replica, so nobody could send what is damaged there."""
+    files = closed()
+    end = opened(files, is_damaged=False).log_end_offset
+    LogState(files, DIRECTORY).store_log_start_offset(end + past)
+    flip(-1, 70)(files)
+    with pytest.raises(CorruptData):
+        opened(files, is_damaged=False)
+
+    log = opened(files, is_damaged=True)
+
+    assert (log.log_start_offset, log.log_end_offset) == (end + past, end + past)
+    assert (log.damage.found, read_all(log)) == ({}, [])
+    is_lost = log.recovery_report.completeness is Completeness.MISSING
+    assert is_lost == bool(past)
+    append(log, [b"next"])
+    assert opened(files, is_damaged=False).log_end_offset == end + past + 1
 
 
 def test_intact_log_is_opened_as_ever() -> None:
