@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 def session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """A session, stopped afterwards if it was started here. Raises UserError, PipelineError."""
     need("a replicator in Spark", "pyspark", "delta", "pyarrow")
-    from pyspark.sql import SparkSession
-
+    from josefine_spark.sessions.session import running_session
     from pipelines.run.session import start_named
     from pipelines.spark.jvm import stopping
 
-    is_there = SparkSession.getActiveSession() is not None
+    is_there = running_session() is not None
     spark = start_named("josefine journal", conf)
     with nullcontext() if is_there else stopping(spark):
         yield spark

@@ -109,7 +109,7 @@ def session(
     except ModuleNotFoundError as error:
         raise SessionError(not_installed(error.name or "pyspark")) from error
 
-    running = _running()
+    running = running_session()
     if running is not None:
         for key, value in (conf or {}).items():
             if running.conf.isModifiable(key):
@@ -155,8 +155,9 @@ def joined(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, s
     return settings
 
 
-def _running() -> "SparkSession | None":
-    """The active session; in another thread, the session of this process."""
+def running_session() -> "SparkSession | None":
+    """The active session; in another thread, the session of this process; None: Spark does not
+    run."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 

@@ -27,8 +27,9 @@ from josefine_broker.engine.groups.share.sessions import (
 from josefine_broker.engine.groups.share.values import Ack, AckType, ShareKey
 
 ACKNOWLEDGE_TIMEOUT_MS = 5 * STORE_TIMEOUT_MS
-"""How long a member waits for its answers to be stored: longer than a write is repeated
-(`Limits.repeat_ms`) and the last one takes, less than the 30 s that Kafka's clients wait."""
+"""How long a member waits for its answers to be stored: longer than a write is repeated after its
+first failure (`Limits.repeat_ms`), less than the 30 s that Kafka's clients wait. If the coordinator
+is silent, a member may hear of a timeout although its answers are stored later."""
 
 
 class AckBatch(Protocol):
