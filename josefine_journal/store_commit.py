@@ -63,11 +63,12 @@ def _files(table: DeltaTable) -> set[str] | None:
 
 def _is_valid(table: DeltaTable, seen: int, transactions: Sequence[Transaction]) -> bool:
     """Whether what a commit depends on next to files is as it was at the version `seen`."""
-    now = _dependencies(table, transactions)
+    at, now = table.version(), _dependencies(table, transactions)
     try:
         table.load_as_version(seen)
         before = _dependencies(table, transactions)
-        table.update_incremental()
+        # Not the newest version: its files were not looked at.
+        table.load_as_version(at)
     except DeltaError:  # the log was cleaned up
         return False
     return now == before

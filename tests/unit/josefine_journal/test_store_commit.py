@@ -13,9 +13,11 @@ import pytest
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
+from josefine_journal import store_commit
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import Overtaken, StoreError
 from josefine_journal.merging import merge
+from josefine_journal.ports import Batch
 from tests.unit.josefine_journal.test_delta_store import append, batch
 
 OTHERS: dict[str, Callable[[DeltaTable], object]] = {
@@ -65,3 +67,23 @@ def test_no_row_is_doubled_or_brought_back(tmp_path: Path, step: str, other: str
             merge(store, 0)
 
     assert offsets(path) == after + committed
+
+
+def test_a_second_conflict_after_the_first_was_looked_at_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = DeltaStore(tmp_path, "t", None), DeltaStore(tmp_path, "t", None)
+    for n in range(4):
+        store.commit([batch(n or None, n + 1, append(n, n + 1))])
+    of_other = Batch(partition=1, begin=None, end=8, records=[("x", append(7, 1))])
+    store.at = once("before_merge_commit", lambda: other.commit([of_other]))
+    is_valid = store_commit._is_valid
+
+    def late(*asked: object) -> bool:
+        DeltaTable(tmp_path / "t").optimize.compact()
+        return is_valid(*asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store_commit, "_is_valid", late)
+
+    assert merge(store, 0) == 0
+    assert offsets(tmp_path / "t") == [0, 1, 2, 3, 7]
