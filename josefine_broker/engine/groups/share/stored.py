@@ -14,10 +14,12 @@ share-partition state".
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.groups.share.states import FINAL, RecordState
 from josefine_broker.engine.groups.share.values import (
+    NO_START,
     ShareKey,
     ShareState,
     StateBatch,
@@ -82,12 +84,19 @@ def initialized(state_epoch: int, start_offset: int) -> Change:
     KafkaError(fenced_state_epoch).
 
     The leader epoch stays: the leader of the partition is the same, and one before it must not be
-    able to write again.
+    able to write again. A request of the state epoch of now may be a late repetition: it changes
+    nothing, and is fenced once the state has been used.
     """
 
     def change(before: ShareState | None) -> ShareState:
         if before is None:
             return ShareState(state_epoch, 0, start_offset, (), 0)
+        if state_epoch == before.state_epoch and before.start_offset != NO_START:
+            if (before.start_offset, before.batches) == (start_offset, ()):
+                return before
+            # Else it would deliver again what was finished since.
+            message = f"it is in use in state epoch {state_epoch} already"
+            raise KafkaError(ErrorCode.fenced_state_epoch, message)
         _check_state_epoch(before, state_epoch)
         return ShareState(state_epoch, before.leader_epoch, start_offset, (), 0)
 
@@ -112,11 +121,13 @@ def read(leader_epoch: int) -> Change:
 
 
 def written(new: ShareState) -> Change:
-    """WriteShareGroupState: its batches replace what is stored of the same records. What is
-    finished stays so, and what is archiving becomes nothing but finished (it may have a dead letter
-    already): a write that was on its way for long may come after a later one. Raises
-    KafkaError(fenced_leader_epoch | fenced_state_epoch), and KafkaError(invalid_request) if nothing
-    is stored: the state was deleted, and a write must not bring it back."""
+    """WriteShareGroupState: of each record, what is further on of the stored state and this one. A
+    write that was on its way for long may come after later ones, and takes nothing back of them:
+    neither the start, nor what is finished, nor the number of deliveries.
+
+    Raises KafkaError(fenced_leader_epoch | fenced_state_epoch), and KafkaError(invalid_request) if
+    its state was deleted: a write must not bring it back.
+    """
 
     def change(before: ShareState | None) -> ShareState:
         if before is None:
@@ -124,19 +135,13 @@ def written(new: ShareState) -> Change:
             raise KafkaError(ErrorCode.invalid_request, message)
         _check_leader_epoch(before, new.leader_epoch)
         _check_state_epoch(before, new.state_epoch)
-        # Batches of another state epoch are of another start: nothing of them is to be merged.
+        # A leader has its state epoch from here: this one was deleted, and another state is stored.
         if new.state_epoch > before.state_epoch:
-            return new
+            message = f"the state of epoch {new.state_epoch} was deleted: read the state again"
+            raise KafkaError(ErrorCode.invalid_request, message)
         start = max(before.start_offset, new.start_offset)
-        finished = [each for each in before.batches if each.state in FINAL]
-        batches = _laid_over(before.batches, new.batches, start)
-        # Over the ranges of the write, but for records that it has finished.
-        archiving = [each for each in before.batches if each.state is RecordState.ARCHIVING]
-        if archiving:
-            ended = [each for each in new.batches if each.state in FINAL]
-            batches = _laid_over(_laid_over(batches, archiving, start), ended, start)
-        batches = _laid_over(batches, finished, start)
-        # Counted here: what was laid over may differ from what the leader counted.
+        batches = _joined(before.batches, new.batches, start)
+        # Counted here: what was joined may differ from what the leader counted.
         count = sum(each.last - each.first + 1 for each in batches if each.state in FINAL)
         return new._replace(start_offset=start, batches=tuple(batches), complete_count=count)
 
@@ -169,34 +174,45 @@ def _check_state_epoch(stored: ShareState, state_epoch: int) -> None:
         raise KafkaError(ErrorCode.fenced_state_epoch, message)
 
 
-def _laid_over(
-    below: Iterable[StateBatch], above: Iterable[StateBatch], start: int
-) -> list[StateBatch]:
-    """The batches of both in order, from the start offset on; where they overlap, those above.
+def _progress(batch: StateBatch) -> tuple[int, int]:
+    """How far its records are; the larger one is further. While one leader writes in one state
+    epoch, that of a record only grows."""
+    # A record that is archiving becomes nothing but finished: it may have a dead letter already.
+    if batch.state in FINAL:
+        return 2, 0
+    return int(batch.state is RecordState.ARCHIVING), batch.deliveries
 
-    Neighbours with equal states and counts are joined, or the record would grow with each write.
+
+def _joined(
+    stored: Iterable[StateBatch], new: Iterable[StateBatch], start: int
+) -> list[StateBatch]:
+    """The batches of both in order, from the start offset on; where they overlap, those that are
+    further, and of equal ones the stored ones.
+
+    Neighbours with equal states and counts are one, or the record would grow with each write.
     Batches of one side do not overlap each other.
     """
-    # Those above stay whole; of those below, the parts that nothing covers.
-    upper = sorted((each for each in above if each.last >= start), key=lambda batch: batch.first)
-    found = list(upper)
-    for each in below:
-        first = max(each.first, start)
-        # `first` is the first offset of this batch that no cover before has dealt with.
-        for cover in upper:
-            if cover.last < first or cover.first > each.last:
-                continue
-            if cover.first > first:
-                found.append(each._replace(first=first, last=cover.first - 1))
-            first = cover.last + 1
-        if first <= each.last:
-            found.append(each._replace(first=first))
-    found.sort(key=lambda batch: batch.first)
-    joined: list[StateBatch] = []
-    for each in found:
-        first = max(each.first, start)
-        if joined and joined[-1][1:] == (first - 1, each.state, each.deliveries):
-            joined[-1] = joined[-1]._replace(last=each.last)
+    sides = [
+        sorted((each for each in side if each.last >= start), key=lambda batch: batch.first)
+        for side in (stored, new)
+    ]
+    # Between two edges each side has one batch, or none.
+    edges = {max(each.first, start) for side in sides for each in side}
+    edges.update(each.last + 1 for side in sides for each in side)
+    at = [0, 0]
+    found: list[StateBatch] = []
+    for first, end in pairwise(sorted(edges)):
+        here = []
+        for which, side in enumerate(sides):
+            while at[which] < len(side) and side[at[which]].last < first:
+                at[which] += 1
+            if at[which] < len(side) and side[at[which]].first <= first:
+                here.append(side[at[which]])
+        if not here:
+            continue
+        best = max(here, key=_progress)
+        if found and found[-1][1:] == (first - 1, best.state, best.deliveries):
+            found[-1] = found[-1]._replace(last=end - 1)
         else:
-            joined.append(each._replace(first=first))
-    return joined
+            found.append(best._replace(first=first, last=end - 1))
+    return found

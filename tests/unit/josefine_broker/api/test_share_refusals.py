@@ -130,6 +130,37 @@ def test_answers_wait_until_their_share_coordinator_is_back(
     assert got(later.response) == [(1, 1, 2)]
 
 
+def test_repeated_write_that_arrives_late_lowers_no_delivery_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A write got no answer and was repeated, and arrives after newer ones. The next leader must
+    know of all deliveries, or the record is delivered more often than its group allows."""
+    world, a = sharing(b"v0")
+    late: list[tuple[ShareKey, ShareState]] = []
+    store = Store(monkeypatch)
+
+    def lose(ctx: Context, key: ShareKey, state: ShareState, heard: Heard) -> None:
+        late.append((key, state))
+        heard(UNKNOWN)
+
+    a.fetch()
+    monkeypatch.setattr(share_partitions_host, "write_state", lose)
+    waiting = a.acknowledge((0, 0, RELEASE))
+    monkeypatch.setattr(share_partitions_host, "write_state", store.write)
+    world.advance(RETRY_MS)
+    assert isinstance(waiting, Parked)
+    assert set(codes(waiting.response)) == {ErrorCode.none}
+    assert got(a.fetch()) == [(0, 0, 2)]
+    assert a.acknowledge((0, 0, RELEASE)) is ErrorCode.none
+
+    heard_of: list[Outcome] = []
+    ((key, state),) = late
+    write_state(world.ctx, key, state, heard_of.append)
+    assert [each.code for each in heard_of] == [ErrorCode.none]
+    world.ctx.clients.shares.led.clear()  # the next leader
+    assert got(a.fetch()) == [(0, 0, 3)]
+
+
 def test_answers_that_cannot_be_stored_in_time_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
+from josefine_broker.engine.groups.share.partition import SharePartition
 from josefine_broker.engine.groups.share.state_records import (
     decode_key,
     decode_value,
@@ -16,7 +17,15 @@ from josefine_broker.engine.groups.share.state_records import (
 )
 from josefine_broker.engine.groups.share.states import FINAL, RecordState
 from josefine_broker.engine.groups.share.stored import initialized, read, written
-from josefine_broker.engine.groups.share.values import ShareKey, ShareState, StateBatch
+from josefine_broker.engine.groups.share.values import (
+    Ack,
+    AckType,
+    Found,
+    Limits,
+    ShareKey,
+    ShareState,
+    StateBatch,
+)
 
 KEY = ShareKey("g", UUID(int=7), 3)
 AVAILABLE, DONE, ARCHIVED = RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED
@@ -142,3 +151,68 @@ def test_damaged_records_are_refused() -> None:
     with pytest.raises(CorruptData, match="difference"):
         decode_key(b"\0\x01" + key[2:])
     assert decode_key(b"\0\x07" + key[2:]) is None
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_late_and_repeated_writes_of_a_leader_take_nothing_back(seed: int) -> None:
+    """The writes of one leader come in any order, some of them twice: in the end each record is as
+    far as in the furthest of them, and never less far in between."""
+    rng = Random(seed)
+    shared = SharePartition(state(0), Limits(deliveries_max=3, has_dead_letters=seed % 2 == 0))
+    writes = [shared.begin_write()]
+    shared.end_write(is_stored=True)
+    for now_ms in range(0, rng.randint(3, 12) * 10_000, 10_000):
+        shared.acquire(
+            "a", 0, [Found(0, 19)], now_ms, records_max=rng.randint(1, 9), is_strict=True
+        )
+        for each in [span for span in shared.spans if span.is_locked and rng.random() < 0.5]:
+            ack = rng.choice((AckType.ACCEPT, AckType.REJECT, *[AckType.RELEASE] * 4))
+            shared.acknowledge("a", [Ack(each.first, each.last, [ack])], now_ms)
+        if rng.random() < 0.1:
+            shared.release_all("a")
+        shared.expire(now_ms)
+        writes.append(shared.begin_write())
+        shared.end_write(is_stored=rng.random() < 0.8)
+        for each in shared.letters_due(5):
+            shared.end_letters(each.first, each.last)
+
+    def progress(of: ShareState) -> list[tuple[int, int]]:
+        known, done = rows(of), (2, 0)
+        found = [known.get(offset, (AVAILABLE, 0)) for offset in range(20)]
+        return [
+            done if at < of.start_offset or each[0] in FINAL
+            else (int(each[0] is RecordState.ARCHIVING), each[1])
+            for at, each in enumerate(found)
+        ]  # fmt: skip
+
+    late = rng.sample(writes, len(writes)) + rng.choices(writes, k=10)
+    after = state(0)
+    for write in late:
+        before, changed = progress(after), written(write)(after)
+        assert changed is not None
+        assert changed.start_offset >= after.start_offset
+        after = changed
+        assert progress(after) == list(map(max, before, progress(write)))
+    assert progress(after) == [max(each) for each in zip(*map(progress, writes), strict=True)]
+
+
+def test_late_write_of_a_deleted_state_does_not_bring_it_back() -> None:
+    """Its group started again, without offsets: the old start would skip records."""
+    again = read(1)(None)
+    assert again is not None
+    with pytest.raises(KafkaError) as refused:
+        written(state(100, epoch=1))(again)
+    assert refused.value.code is ErrorCode.invalid_request
+
+
+def test_late_repetition_of_an_alteration_does_not_undo_what_came_after_it() -> None:
+    altered = initialized(3, 7)(state(50, StateBatch(52, 59, DONE, 1), epoch=2))
+    assert altered == state(7, epoch=3)
+    # Nobody has used it: the answer of the first one may have been lost.
+    assert initialized(3, 7)(altered) is altered
+    used = written(state(7, StateBatch(8, 9, DONE, 1), epoch=3))(altered)
+    for start, stored in ((7, used), (8, altered)):
+        with pytest.raises(KafkaError) as refused:
+            initialized(3, start)(stored)
+        assert refused.value.code is ErrorCode.fenced_state_epoch
+    assert initialized(0, 7)(read(1)(None)) == state(7)
