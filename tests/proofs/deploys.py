@@ -6,7 +6,7 @@ One broker, a producer that never stops, and the old file with `every: 3s`. The 
 each of its steps (at 4 after each of the two tables), then finished; the new file runs; the
 rollback is killed at each of its steps, then timed, and the old file runs again. A thread polls
 the table by delta-rs. A row names the file that made it, so a poll with both is a mixture; a poll
-with a missing or doubled id is a loss.
+with a missing or doubled id is a loss. At least 1,000 polls have to be during deploys.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ TOPIC = "events"
 PARTITION = TopicPartition(TOPIC, 0)
 BATCH, BATCHES_MAX = 5, 1_000
 """Records at once; the reader compares all rows in each poll, so they stay few."""
+POLLS_MIN = 1_000
+"""During commands of the deploy."""
 
 FILE = (
     SPARK
@@ -110,11 +112,10 @@ class Load:
 class Lab(Commands):
     """The two files over one broker."""
 
+    poller: Poller
     rollback_s: float = 0.0
-
-    @property
-    def table(self) -> Path:
-        return self.folder / "tables" / "lake"
+    polls: int = 0
+    """While a command of the deploy was running."""
 
     def write_files(self) -> None:
         for made in ("old", "new"):
@@ -124,7 +125,10 @@ class Lab(Commands):
         """The exit code of `pipeline deploy`."""
         files = ("new.yaml", "--against", "old.yaml")
         more = {"JOSEFINE_FAIL": fail} if fail else {}
-        return self.finish(self.start("deploy", *files, *options, **more))
+        before = self.poller.polls
+        code = self.finish(self.start("deploy", *files, *options, **more))
+        self.polls += self.poller.polls - before
+        return code
 
     def finish(self, process: subprocess.Popen[str]) -> int:
         try:
@@ -150,7 +154,8 @@ def prove(folder: Path, kills: list[str]) -> tuple[list[str], str]:
     with BrokerProcess(folder / "broker") as broker:
         with BlockingClient(broker.bootstrap) as client:
             client.create_topics([NewTopic(TOPIC, 1)])
-        lab = Lab(folder=folder, bootstrap=broker.bootstrap)
+        poller = Poller(str(folder / "tables" / "lake"))
+        lab = Lab(folder=folder, bootstrap=broker.bootstrap, poller=poller)
         lab.write_files()
         load = Load(broker.bootstrap)
         load.thread.start()
@@ -164,7 +169,7 @@ def prove(folder: Path, kills: list[str]) -> tuple[list[str], str]:
 def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]:
     wrong: list[str] = []
     running = lab.start("run", "old.yaml")
-    poller = Poller(str(lab.table))
+    poller = lab.poller
     reader = threading.Thread(target=poller.run)
     try:
         lab.has_committed(running)
@@ -189,8 +194,12 @@ def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]
         running = lab.start("run", "new.yaml")
         lab.has_committed(running)
         rows = len(lab.rows("lake"))
-        return wrong + _take_back(lab, load, running, poller), (
-            f"{poller.polls} polls {poller.seen}, {polls} of them in the last deploy, "
+        wrong += _take_back(lab, load, running)
+        if lab.polls < POLLS_MIN:
+            wrong.append(f"only {lab.polls} polls during deploys")
+        return wrong, (
+            f"{poller.polls} polls {poller.seen}, {lab.polls} of them during deploys, {polls} in "
+            "the last swap, "
             f"{rows} rows of the new file, {lab.rollback_s:.1f} s for the rollback, "
             f"{load.sent} records"
         )
@@ -201,9 +210,9 @@ def _under_load(lab: Lab, load: Load, kills: list[str]) -> tuple[list[str], str]
         kill(running)
 
 
-def _take_back(lab: Lab, load: Load, running: subprocess.Popen[str], poller: Poller) -> list[str]:
+def _take_back(lab: Lab, load: Load, running: subprocess.Popen[str]) -> list[str]:
     """Roll back while the new file runs, then run the old one to the end of the load."""
-    wrong = []
+    wrong, poller = [], lab.poller
     for step in (5, 6):
         if (code := lab.deploy("--rollback", fail=f"mid_deploy:{step}")) != 137:
             wrong.append(f"no kill at {step}: exit {code}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -200,29 +202,36 @@ def test_the_state_is_the_same_from_a_checkpoint_as_from_the_log(tables):
         log_at(live).state(2)
 
 
-def test_polls_during_swap_and_rollback_see_old_or_new_rows_never_a_mixture(tables):
-    """The table is swapped and taken back over and over while others read it."""
+@pytest.mark.parametrize("polls", [100, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_polls_during_swaps_and_rollbacks_see_old_or_new_rows_never_a_mixture(tables, polls):
+    """The table is swapped and taken back without a pause while two threads read it."""
     live, shadow = tables
-    seen: list[frozenset[tuple[str, int]]] = []
+    seen: Counter[frozenset[tuple[str, int]]] = Counter()
     over = threading.Event()
 
     def poll() -> None:
         while not over.is_set():
-            found = rows(live)
-            kinds = {kind for _, kind in found}
-            seen.append(frozenset((kind, len(found)) for kind in kinds))
+            counted = Counter(kind for _, kind in rows(live))
+            seen[frozenset(counted.items())] += 1
 
-    reader = threading.Thread(target=poll)
-    reader.start()
+    readers = [threading.Thread(target=poll) for _ in range(2)]
+    for reader in readers:
+        reader.start()
     try:
-        for _ in range(5):
+        deadline_s = time.monotonic() + 100
+        while seen.total() < polls and time.monotonic() < deadline_s:
             assert swapped(live, shadow) is not None
             assert rollback(log_at(live), "", committer()) is not None
+            DeltaTable(str(live)).create_checkpoint()  # a poll reads the whole log otherwise
     finally:
         over.set()
-        reader.join(30)
+        for reader in readers:
+            reader.join(30)
 
-    assert {*seen} <= {frozenset({("old", 30)}), frozenset({("new", 30)})}
+    old, new = (frozenset({(kind, 30)}) for kind in ("old", "new"))
+    assert seen.keys() == {old, new}, seen
+    assert seen.total() >= polls
+    assert min(seen.values()) > polls / 20
     assert rows(live) == [(n, "old") for n in range(30)]
 
 
