@@ -46,20 +46,21 @@ HARMLESS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
 """Features of newer ones that change nothing of that."""
 BOUNDS = ("min.partition", "max.partition", "min.offset", "max.offset")
 ANY = (0, 2**31, 0, 2**63 - 1)
-"""Of a file without statistics, which may have any row."""
+"""Of a file or row group without statistics, which may have any row."""
 
 
 class Group(NamedTuple):
-    """A row group with rows of one partition: its first and last offset, and its bytes."""
+    """A row group: its first and last offset, its first and last partition, and its bytes."""
 
-    partition: int
     first: int
     last: int
+    low: int
+    top: int
     size: int
 
 
 class OpenFile(NamedTuple):
-    """A file with its footer: pyarrow's fragment, and the row groups of one partition each."""
+    """A file with its footer: pyarrow's fragment, and the row groups with rows of the topic."""
 
     fragment: Any
     groups: list[Group]
@@ -71,7 +72,7 @@ class OpenFile(NamedTuple):
 
 def end_of(groups: Sequence[Group]) -> tuple[int, int]:
     """(where some groups of a partition end, their bytes), by their first offsets. Groups may
-    overlap: all those that begin before the end are among them."""
+    overlap: all those that start before the end are among them."""
     until = size = 0
     for each in groups:
         if size >= GROUPS_BYTES and each.first >= until:
@@ -273,7 +274,8 @@ class ArchiveTable:
         for first, path in self._paths(partition, offset, end):
             if size >= GROUPS_BYTES and first >= until:
                 break
-            of = [each for each in self._opened(path).groups if each.partition == partition]
+            # One with other partitions, too: its bytes are decoded as well.
+            of = [g for g in self._opened(path).groups if g.low <= partition <= g.top]
             groups = sorted([*groups, *(each for each in of if each.last >= offset)])
             until, size = end_of(groups)
         return until if until > offset else 0
@@ -317,15 +319,16 @@ class ArchiveTable:
 def _groups_of(fragment: Any, topic: str) -> Iterator[Group]:
     for group in fragment.row_groups:
         known = group.statistics or {}
-        if not {"partition", "offset"} <= known.keys():
-            continue
-        partitions, offsets = known["partition"], known["offset"]
         topics = known.get("topic")
         if topics and not topics["min"] <= topic <= topics["max"]:
             continue
-        if partitions["min"] == partitions["max"]:
-            size = group.total_byte_size
-            yield Group(partitions["min"], offsets["min"], offsets["max"], size)
+        low, top, first, last = ANY
+        if {"partition", "offset"} <= known.keys():
+            partitions, offsets = known["partition"], known["offset"]
+            low, top, first, last = (
+                of[at] for of in (partitions, offsets) for at in ("min", "max")
+            )
+        yield Group(first, last, low, top, group.total_byte_size)
 
 
 def _column(actions: Any, name: str, rows: int) -> list[Any]:

@@ -172,6 +172,36 @@ def test_a_wide_row_group_opens_no_window_over_the_rows_of_many_others(tmp_path:
     assert max(b - a for a, b in pairwise([0, *ends])) <= 150, "at most three groups at once"
 
 
+def test_row_groups_of_several_partitions_count_for_a_window(tmp_path: Path) -> None:
+    """The reader once took all of them up to the next group that had one partition alone."""
+    for at in range(0, 1000, 50):
+        partitions = (0, 1) if at < 950 else (0,)
+        rows = [
+            {"topic": "t", "partition": p, "offset": n, "timestamp": 7}
+            for p in partitions
+            for n in range(at, at + 50)
+        ]
+        write_deltalake(
+            str(tmp_path), pa.Table.from_pylist(rows, schema=ARCHIVE_SCHEMA), mode="append"
+        )
+    archive = TableTopic(topic="t", location=str(tmp_path), dead_letter=None, is_archive=True)
+    table, at, ends, taken = ArchiveTable(archive, {}), 0, [0], list[int]()
+    table.look()
+    size = max(each.size for path, *_ in table._files for each in table._opened(path).groups)
+    with (
+        mock.patch.object(reader, "GROUPS_BYTES", 1),
+        mock.patch.object(reader, "WINDOW_BYTES", 3 * size),
+        mock.patch.object(reader, "WINDOW", 1),
+    ):
+        while at < 1000:
+            rows, at = table.rows(0, at, 1000)
+            taken += rows.column("offset").to_pylist()
+            ends.append(at)
+
+    assert taken == [*range(1000)]
+    assert max(b - a for a, b in pairwise(ends)) <= 150, "at most three groups at once"
+
+
 def test_many_partitions_that_are_read_in_turn_keep_their_windows(tmp_path: Path) -> None:
     rows = [
         {"topic": "t", "partition": p, "offset": at, "timestamp": 0}
