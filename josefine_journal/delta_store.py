@@ -26,8 +26,8 @@ from josefine_journal import store_files
 from josefine_journal.errors import Overtaken, StoreError, TopicWidened
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch
-from josefine_journal.store_commit import commit
-from josefine_journal.store_ends import NO_ROWS, StoredEnd
+from josefine_journal.store_commit import commit, has_deleted_rows
+from josefine_journal.store_ends import NO_ROWS, StoredEnd, stored_end
 from josefine_journal.store_place import Place, Stamp, options_of, place_of, stamp_of
 from josefine_journal.store_rows import SCHEMA, SCHEMA_VERSION, table_of
 from josefine_journal.store_snapshot import (
@@ -150,8 +150,11 @@ class DeltaStore:
         self, table: DeltaTable, batches: Sequence[Batch], files: Sequence[AddAction]
     ) -> None:
         actions: list[AddAction | RemoveAction] = [*files]
+        without = set()
         for batch in batches:
             there = self._end(table, batch.partition)
+            if there is None or not there.path:
+                without.add(batch.partition)
             lost_to = max(batch.lost_to, 0 if there is None else there.lost_to)
             end = StoredEnd(partition=batch.partition, end=batch.end, lost_to=lost_to)
             actions += self._end_replaced(there, end)
@@ -159,7 +162,13 @@ class DeltaStore:
         # A concurrent commit of the same transaction makes this one fail as a whole, so rows and
         # end offset can never come from two replicators.
         transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
-        self._commit(table, actions, transactions)
+
+        def is_restored(path: str) -> bool:
+            """Whether it is an end: a RESTORE brings back one of which no transaction tells."""
+            end = stored_end(path, 0)
+            return end is not None and end.partition in without
+
+        self._commit(table, actions, transactions, is_restored)
         self.at("after_commit")
 
     def written(self, batch: Batch) -> AddAction:
@@ -240,7 +249,8 @@ class DeltaStore:
         return table
 
     def _read_properties(self, table: DeltaTable) -> None:
-        """Check the newest version's properties: RESTORE restores them too. Raises StoreError."""
+        """Check what other programs may have changed. RESTORE restores properties too. Raises
+        StoreError."""
         properties = table.metadata().configuration
         version, topic_id = properties.get(VERSION_KEY, ""), properties.get(TOPIC_ID_KEY, "")
         if not version.isdigit():
@@ -257,6 +267,11 @@ class DeltaStore:
                 f"{self.path} is the store of another topic '{self.topic}': its id is {topic_id}, "
                 f"the brokers have {self._topic_id}; the topic was deleted and created again. Move "
                 "the store away to start with an empty one"
+            )
+        if has_deleted_rows(table):
+            raise StoreError(
+                f"store {self.path}: another program deleted rows by deletion vectors, and they "
+                "are in the files still: restore the version before"
             )
 
     def _check_placement(self, table: DeltaTable, files: Mapping[int, Sequence[PartFile]]) -> None:
@@ -430,9 +445,10 @@ class DeltaStore:
         table: DeltaTable,
         actions: Sequence[AddAction | RemoveAction],
         transactions: list[Transaction],
+        conflicts: Callable[[str], bool] = lambda path: False,
     ) -> None:
         try:
-            commit(table, actions, transactions, schema=SCHEMA, partition_by=["partition"])
+            commit(table, actions, transactions, conflicts)
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:

@@ -201,7 +201,7 @@ class SnapshotTable:
         transactions: Sequence[Transaction],
     ) -> None:
         try:
-            commit(table, actions, transactions, schema=SCHEMA)
+            commit(table, actions, transactions)
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:

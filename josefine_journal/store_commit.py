@@ -1,17 +1,17 @@
-"""One Delta commit of a store's files, which counts also if its answer was lost.
+"""One Delta commit of written files, which counts also if its answer was lost.
 
 Rules: the table decides. An object store may carry out a conditional PUT whose answer is lost;
 delta-rs then finds its own commit and reports a conflict. Names of files are unique, so a commit
 is there if the newest version has its files. After commits of others it is made again, if they left
 the files that it removes, its transactions, and the table's columns and properties as they were:
 delta-rs by itself puts a merge also on top of an OPTIMIZE of the same files, and each row would be
-there twice.
+there twice. A pipeline's chain looks at each commit of others instead: `pipelines.sinks.commits`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -22,23 +22,24 @@ ATTEMPTS_MAX = 16
 def commit(
     table: DeltaTable,
     actions: Sequence[AddAction | RemoveAction],
-    transactions: Sequence[Transaction],
-    *,
-    schema: pa.Schema,
-    partition_by: Sequence[str] = (),
+    transactions: Sequence[Transaction] = (),
+    conflicts: Callable[[str], bool] = lambda path: False,
 ) -> None:
-    """Commit all actions or none, onto what `table` is open at or what leaves it valid. Raises
-    CommitFailedError for a conflict, DeltaError."""
+    """Commit all actions or none, onto what `table` is open at or what leaves it valid; `conflicts`
+    with a file that came meanwhile, in addition. Raises CommitFailedError for a conflict,
+    DeltaError."""
     properties = CommitProperties(app_transactions=list(transactions), max_commit_retries=0)
     added = {each.path for each in actions if isinstance(each, AddAction)}
     removed = {each.path for each in actions if isinstance(each, RemoveAction)}
+    schema, columns = table.schema(), table.metadata().partition_columns
+    # Before the first attempt: afterwards another table may be in the folder.
+    rules = _rules(table)
     for attempt in range(1, ATTEMPTS_MAX + 1):
         seen = table.version()
         try:
             table.create_write_transaction(
-                list(actions), "append", Schema.from_arrow(schema), list(partition_by),
-                commit_properties=properties,
-            )  # fmt: skip
+                list(actions), "append", schema, columns, commit_properties=properties
+            )
         except DeltaError as error:
             there = _files(table)
             if there is None:
@@ -46,10 +47,22 @@ def commit(
             if added and added <= there:
                 return
             is_conflict = isinstance(error, CommitFailedError) and attempt < ATTEMPTS_MAX
-            if not (is_conflict and removed <= there and _is_valid(table, seen, transactions)):
+            is_valid = removed <= there and not any(map(conflicts, there))
+            is_valid = is_conflict and is_valid and _rules(table) == rules
+            if not (is_valid and _is_next(table, seen, transactions)):
                 raise
         else:
             return
+
+
+def has_deleted_rows(table: DeltaTable) -> bool:
+    """Whether some files have deletion vectors, which only delta-rs applies."""
+    features = table.protocol().writer_features or []
+    if "deletionVectors" not in features:
+        return False
+    return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(
+        table.deletion_vectors()
+    ))  # fmt: skip
 
 
 def _files(table: DeltaTable) -> set[str] | None:
@@ -61,12 +74,21 @@ def _files(table: DeltaTable) -> set[str] | None:
         return None
 
 
-def _is_valid(table: DeltaTable, seen: int, transactions: Sequence[Transaction]) -> bool:
-    """Whether what a commit depends on next to files is as it was at the version `seen`."""
-    at, now = table.version(), _dependencies(table, transactions)
+def _rules(table: DeltaTable) -> tuple[object, ...]:
+    """What files depend on that are written for a table."""
+    metadata, protocol = table.metadata(), table.protocol()
+    rules = table.schema().to_json(), protocol, metadata.id, metadata.configuration
+    return *rules, has_deleted_rows(table)
+
+
+def _is_next(table: DeltaTable, seen: int, transactions: Sequence[Transaction]) -> bool:
+    """Whether the transactions are as they were at the version `seen`."""
+    if not transactions:
+        return True
+    at, now = table.version(), _versions(table, transactions)
     try:
         table.load_as_version(seen)
-        before = _dependencies(table, transactions)
+        before = _versions(table, transactions)
         # Not the newest version: its files were not looked at.
         table.load_as_version(at)
     except DeltaError:  # the log was cleaned up
@@ -74,9 +96,6 @@ def _is_valid(table: DeltaTable, seen: int, transactions: Sequence[Transaction])
     return now == before
 
 
-def _dependencies(table: DeltaTable, transactions: Sequence[Transaction]) -> tuple[object, ...]:
+def _versions(table: DeltaTable, transactions: Sequence[Transaction]) -> list[int | None]:
     # Not for each commit: a lookup of a transaction searches the log.
-    versions = [table.transaction_version(each.app_id) for each in transactions]
-    metadata = table.metadata()
-    rules = table.protocol(), metadata.id, metadata.configuration
-    return table.schema().to_json(), *rules, versions
+    return [table.transaction_version(each.app_id) for each in transactions]

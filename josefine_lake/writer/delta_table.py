@@ -21,6 +21,8 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from josefine_journal import store_commit
+from josefine_journal.store_commit import has_deleted_rows
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
@@ -45,7 +47,7 @@ from pipelines.sinks.commits import (
 )
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS
-from pipelines.sinks.table_files import has_deleted_rows, is_plain, stored_files
+from pipelines.sinks.table_files import is_plain, stored_files
 from pipelines.storage.folders import TableFolder
 
 ATTEMPTS_MAX = 16
@@ -252,22 +254,7 @@ class ChainedTable:
                 new.copy(group)
         old = [each for group in groups for each in group]
         gone = [each.removed(at_ms, data_change=False) for each in old]
-        rules = _rules(table)
-        # Not by delta-rs's own retries: it commits a rewrite also after another one, as OPTIMIZE
-        # makes it, has removed the same files, and then each row is there twice.
-        properties = CommitProperties(max_commit_retries=0)
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                table.create_write_transaction(
-                    [*gone, *new.closed], "append", table.schema(), commit_properties=properties
-                )
-                return
-            except CommitFailedError:
-                table.update_incremental()
-                there = {each.name for each in stored_files(table)}
-                is_theirs = not there.issuperset(each.name for each in old)
-                if is_theirs or _rules(table) != rules or attempt == ATTEMPTS_MAX:
-                    raise
+        store_commit.commit(table, [*gone, *new.closed])
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of
@@ -355,12 +342,6 @@ class ChainedTable:
 
     def _options(self) -> dict[str, str] | None:
         return dict(self.folder.options) or None
-
-
-def _rules(table: DeltaTable) -> tuple[object, ...]:
-    """What a rewrite of the table's files depends on: its columns, properties and deleted rows."""
-    configuration = table.metadata().configuration
-    return table.schema().to_json(), configuration, has_deleted_rows(table)
 
 
 def _stop(detail: str) -> StoppedError:

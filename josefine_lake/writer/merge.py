@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Schema, WriterProperties
 
+from josefine_journal.store_commit import has_deleted_rows
 from josefine_lake.writer.changes import DELETED, Changes
 from josefine_lake.writer.upsert import merged
-from pipelines.sinks.table_files import has_deleted_rows, is_plain, stored_files
+from pipelines.sinks.table_files import is_plain, stored_files
 
 if TYPE_CHECKING:
     from pipelines.storage.folders import TableFolder

@@ -70,16 +70,6 @@ def is_plain(file: StoredFile) -> bool:
     return not any(each in file.name for each in "/:%")
 
 
-def has_deleted_rows(table: DeltaTable) -> bool:
-    """Whether some files have deletion vectors, which only delta-rs applies."""
-    features = table.protocol().writer_features or []
-    if "deletionVectors" not in features:
-        return False
-    return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(
-        table.deletion_vectors()
-    ))  # fmt: skip
-
-
 def rows_of(
     folder: TableFolder,
     file: StoredFile,

@@ -77,13 +77,26 @@ def test_a_second_conflict_after_the_first_was_looked_at_is_one(
         store.commit([batch(n or None, n + 1, append(n, n + 1))])
     of_other = Batch(partition=1, begin=None, end=8, records=[("x", append(7, 1))])
     store.at = once("before_merge_commit", lambda: other.commit([of_other]))
-    is_valid = store_commit._is_valid
+    is_next = store_commit._is_next
 
     def late(*asked: object) -> bool:
         DeltaTable(tmp_path / "t").optimize.compact()
-        return is_valid(*asked)  # type: ignore[arg-type]
+        return is_next(*asked)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(store_commit, "_is_valid", late)
+    monkeypatch.setattr(store_commit, "_is_next", late)
 
     assert merge(store, 0) == 0
     assert offsets(tmp_path / "t") == [0, 1, 2, 3, 7]
+
+
+def test_a_restored_end_is_a_conflict_for_the_first_commit_of_a_partition(tmp_path: Path) -> None:
+    """No transaction tells of it, and this commit removes no end."""
+    store, path = DeltaStore(tmp_path, "t", None), tmp_path / "t"
+    store.commit([batch(None, 2, append(0, 1), append(1, 2))])
+    DeltaTable(path).restore(0)
+    store.at = once("before_commit", lambda: DeltaTable(path).restore(1))
+
+    with pytest.raises(Overtaken):
+        store.commit([batch(None, 2, append(0, 1), append(1, 2))])
+
+    assert offsets(path) == [0, 1]

@@ -148,10 +148,10 @@ def test_a_commit_that_names_no_file_of_its_own_is_a_conflict_as_before(tmp_path
     schema = pa.schema([("a", pa.int64())])
     table = DeltaTable.create(str(tmp_path), schema)
     late = DeltaTable(str(tmp_path))
-    commit(table, [], [Transaction("x", 1)], schema=schema)
+    commit(table, [], [Transaction("x", 1)])
 
     with pytest.raises(CommitFailedError):
-        commit(late, [], [Transaction("x", 1)], schema=schema)
+        commit(late, [], [Transaction("x", 1)])
 
 
 @pytest.mark.parametrize("uri", ["gs://lake/journals", "s3:lake/x", "s3:/lake/x", "file:/lake"])
