@@ -73,7 +73,9 @@ def recover_for_repair(
 def _recover_damaged(
     files: Files, directory: str, config: LogConfig, state: LogState, now_ms: int
 ) -> tuple[list[Segment], RecoveryReport, list[Suspect]]:
-    tally = Tally(state, config)
+    tally = Tally(state, config, keeps_tail=True)
+    # A recovery before, possibly the one that has just refused the log, may have cut it.
+    tally.completeness = state.completeness()
     log_start_offset = state.log_start_offset()
     segments, suspects = _found(files, directory, log_start_offset, config, tally, now_ms)
     if segments and segments[-1].end_offset <= log_start_offset:
@@ -209,6 +211,8 @@ def _open(
             return segment
         end = max(tally.synced.end, offset if tail is None else tail.end_offset)
         is_end_known = tail is not None and tail.is_end_known and tail.end_offset >= end
+        if tail is not None and tail.end_position < segment.file().size():
+            tally.note(Completeness.UNSYNCED)  # as recovery does for what looks unfinished
     assert end is not None
     segment.end_offset = end
     # Reads look for the intact batches after the damage, too: other replicas may need them.

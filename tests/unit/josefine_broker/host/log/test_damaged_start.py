@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -17,7 +18,13 @@ from josefine_broker.host.log.repairable import RepairableLog
 from josefine_broker.records.batch import BatchHeader, iter_batches
 from josefine_broker.records.crc import Buffer
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.josefine_broker.host.log.support import DIRECTORY, NOW_MS, append, read_all
+from tests.unit.josefine_broker.host.log.support import (
+    DIRECTORY,
+    NOW_MS,
+    append,
+    open_log,
+    read_all,
+)
 from tests.unit.josefine_broker.host.log.test_segment_rebuild import CONFIG, filled
 
 EPOCHS = LeaderEpochs([(0, 0), (1, 50)])
@@ -50,7 +57,7 @@ def flip(number: int, byte: int) -> Harm:
     """In a segment without an index, which is read at a start."""
 
     def harm(files: MemoryFiles) -> None:
-        del files.names[segment(files, number, ".index")]
+        files.names.pop(segment(files, number, ".index"), None)
         files.names[segment(files, number)].data[byte] ^= 1
 
     return harm
@@ -248,6 +255,40 @@ def test_a_log_that_starts_past_all_that_is_left_has_nothing_to_repair(past: int
     assert opened(files, is_damaged=False).log_end_offset == end + past + 1
 
 
+def killed() -> MemoryFiles:
+    """A log whose last segments were never synced."""
+    files = MemoryFiles()
+    log = open_log(files, CONFIG)
+    for number in range(90):
+        append(log, [b"%04d" % number] * (1 + number % 3))
+    log.abandon()
+    return files
+
+
+@pytest.mark.parametrize("also", [lose(0, ".log"), lose(1, ".log"), flip(-1, 70)])
+def test_unfinished_end_of_a_damaged_log_is_in_doubt(also: Harm) -> None:
+    """A file that was shortened looks the same, and other replicas may have what it had."""
+    files = killed()
+    del files.names[segment(files, -1)].data[-7:]
+    also(files)
+
+    log = opened(files, is_damaged=True)
+
+    assert log.damage.found
+    assert log.recovery_report.completeness is Completeness.UNSYNCED
+
+
+def test_doubt_of_an_earlier_start_stays_while_the_log_is_damaged() -> None:
+    """That start was killed before the cluster knew of it."""
+    files = closed()
+    LogState(files, DIRECTORY).store_completeness(Completeness.SHORTENED)
+    lose(1, ".log")(files)
+
+    log = opened(files, is_damaged=True)
+
+    assert log.recovery_report.completeness is Completeness.SHORTENED
+
+
 def test_intact_log_is_opened_as_ever() -> None:
     log = opened(closed(), is_damaged=True)
 
@@ -312,3 +353,35 @@ def test_damaged_end_of_a_log_is_in_doubt_because_more_may_have_followed(harm: H
     log = opened(files, is_damaged=True)
 
     assert log.recovery_report.completeness is Completeness.SHORTENED
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_damaged_start_removes_no_intact_batch_that_is_not_deleted(seed: int) -> None:
+    """Whatever is damaged, and wherever the log starts: another replica may need each of them."""
+    rng = Random(seed)
+    files = rng.choice((killed, closed))()
+    whole = [
+        (header.end_offset, bytes(each.data[at : at + header.size_bytes]))
+        for name, each in files.names.items() if name.endswith(".log")
+        for at, header in iter_batches(bytes(each.data))
+    ]  # fmt: skip
+    end = max(each for each, _ in whole)
+    start = rng.choice((0, rng.randrange(end), end - rng.randrange(20), end + 5))
+    LogState(files, DIRECTORY).store_log_start_offset(start)
+    for _ in range(rng.randint(1, 2)):
+        number = rng.choice((0, 1, -1))
+        harm = rng.choice((
+            lose(number, ".log"), flip(number, rng.randrange(500)), shorten(number, 500),
+        ))  # fmt: skip
+        with suppress(IndexError):
+            harm(files)
+
+    def intact() -> list[int]:
+        kept = [bytes(each.data) for name, each in files.names.items() if name.endswith(".log")]
+        return [last for last, batch in whole if last > start and any(batch in it for it in kept)]
+
+    before = intact()
+    log = opened(files, is_damaged=True)
+
+    assert intact() == before
+    assert log.log_end_offset >= max(before, default=start)
