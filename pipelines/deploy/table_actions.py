@@ -37,6 +37,7 @@ _READER_FEATURES = {
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview",
     "v2Checkpoint", "vacuumProtocolCheck", "variantType", "variantType-preview",
 }  # fmt: skip
+_ENCODER = json.JSONEncoder(ensure_ascii=False)  # `dumps` would make one for each line
 _CONSTRAINTS = "delta.constraints."
 _OF_FILES = (_CONSTRAINTS, "delta.columnMapping.", "delta.identity.")
 """Properties that belong to a schema and its files, not to the table."""
@@ -71,9 +72,11 @@ class TableState:
 
 
 def _file_id(action: Action) -> FileId:
-    vector = action.get("deletionVector") or {}
+    vector = action.get("deletionVector")
+    if not vector:
+        return action["path"], ""
     parts = [str(vector.get(key, "")) for key in ("storageType", "pathOrInlineDv", "offset")]
-    return action["path"], "|".join(parts) if vector else ""
+    return action["path"], "|".join(parts)
 
 
 def files_to_copy(state: TableState) -> list[str]:
@@ -170,7 +173,7 @@ class Replacement:
         """The commit file that turns `live` into `then`: every action, a line each. Characters
         stay as they are: delta-rs decodes some escapes wrongly (`sinks/parquet_statistics.py`)."""
         actions = self._actions(live, then)
-        return "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in actions)
+        return "".join(_ENCODER.encode(each) + "\n" for each in actions)
 
     def _actions(self, live: TableState, then: TableState) -> Iterator[Action]:
         """Transactions are not taken back: Delta skips a number that was there before."""
