@@ -21,7 +21,7 @@ from pipelines.model.direct_append import TableRules, why_not_appended, why_not_
 from pipelines.model.table_columns import Fields
 from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.parquet_statistics import statistics, unseen_in
-from pipelines.storage.files import FolderFiles
+from pipelines.storage.files import FolderFiles, forget_checksum, forget_last_checkpoint
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -52,7 +52,7 @@ class LocalFiles(FolderFiles):
         """Write or replace a file, and remove Hadoop's checksum of the old one."""
         at = Path(path)
         at.parent.mkdir(exist_ok=True)
-        at.with_name(f".{at.name}.crc").unlink(missing_ok=True)
+        forget_checksum(at)
         super().write_text(path, text)
 
 
@@ -231,6 +231,7 @@ class DirectTable:
         """Of a commit onto `version`, in our own exceptions."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
+        forget_last_checkpoint(self.path)
         try:
             yield
         except CommitFailedError as error:
