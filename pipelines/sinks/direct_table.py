@@ -126,20 +126,20 @@ class DirectTable:
 
     def take(self, files: Sequence[NewFile]) -> list[Any]:
         """Move the files that have rows into the table's folder; delta-rs's actions that add
-        them."""
+        them. Raises NotDirectError for files that Arrow cannot read."""
         import pyarrow.parquet as pq
 
         folder = Path(self.path)
         # The mark of a folder whose table is not committed yet: see `_is_free`.
         (folder / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
         actions = []
-        for each in files:
-            footer = pq.read_metadata(each.path)
-            if not footer.num_rows:
-                continue
-            to = folder / each.path.name
-            _move(each.path, to)
-            actions.append(self._added(NewFile(path=to, at_ms=each.at_ms), footer))
+        with arrow_reads():
+            footers = [pq.read_metadata(each.path) for each in files]
+            for each, footer in zip(files, footers, strict=True):
+                if footer.num_rows:
+                    to = folder / each.path.name
+                    _move(each.path, to)
+                    actions.append(self._added(NewFile(path=to, at_ms=each.at_ms), footer))
         return actions
 
     def _added(self, file: NewFile, footer: Any) -> AddAction:
@@ -285,6 +285,17 @@ class DirectTable:
             found = os.stat(f"{self.path}/_delta_log/{version:020d}.json")
             return found.st_ino, found.st_mtime_ns, found.st_size
         return None
+
+
+@contextmanager
+def arrow_reads() -> Iterator[None]:
+    """Raise NotDirectError for files that Arrow cannot read, such as encrypted ones."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise NotDirectError(f"its files cannot be read: {error}") from error
 
 
 def _told(table: DeltaTable) -> tuple[Any, ...]:

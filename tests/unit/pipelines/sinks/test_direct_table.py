@@ -231,6 +231,17 @@ def test_a_checkpoint_by_delta_rs_has_no_checksum_of_sparks_last_one(tmp_path: P
     assert (stale.parent / "_last_checkpoint").exists()
 
 
+def test_files_that_arrow_cannot_read_are_for_spark(tmp_path: Path) -> None:
+    good = new_file(tmp_path / "staged", 1)
+    bad = NewFile(path=tmp_path / "staged" / "part-2.parquet", at_ms=1)
+    bad.path.write_bytes(b"PARE" * 20)
+
+    with pytest.raises(NotDirectError, match="cannot be read"):
+        direct(tmp_path / "t").take([good, bad])
+
+    assert good.path.exists()
+
+
 def test_the_log_of_a_table_that_keeps_it_for_a_year_stays(tmp_path: Path) -> None:
     keep = {"delta.logRetentionDuration": "365 days", "delta.checkpointInterval": "3"}
     path, old = tmp_path / "t", time.time() - 100 * 86_400
