@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CAME_BETWEEN = "DELTA_CONCURRENT_WRITE: another commit came between"
 """In the words by which `retry_policy` knows that the commit may be repeated."""
+NO_RULES = TableRules(reader=1, writer=2)
 OWN_FOLDER = "_josefine"
 """In a table's folder; Delta's readers and VACUUM ignore it."""
 
@@ -75,7 +76,8 @@ class Change:
 
 
 class DirectTable:
-    """One table. Mutable: the open table, and the version whose rules were checked."""
+    """One table. Mutable: the open table, the version whose rules were checked, and how many
+    columns of the files taken last have statistics."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class DirectTable:
         self._table: DeltaTable | None = None
         self._checked: tuple[Any, ...] | None = None
         self._rules: TableRules | None = None
+        self._indexed = NO_RULES.indexed_columns
         self._seen: tuple[int, Any] | None = None
 
     def check(self, version: int) -> TableRules | None:
@@ -132,7 +135,7 @@ class DirectTable:
         folder = Path(self.path)
         # The mark of a folder whose table is not committed yet: see `_is_free`.
         (folder / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
-        actions = []
+        actions, self._indexed = [], (self._rules or NO_RULES).indexed_columns
         with arrow_reads():
             footers = [pq.read_metadata(each.path) for each in files]
             for each, footer in zip(files, footers, strict=True):
@@ -146,7 +149,7 @@ class DirectTable:
         """delta-rs's action that adds a file in the table's folder."""
         from deltalake.transaction import AddAction
 
-        columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
+        columns_max = (self._rules or NO_RULES).indexed_columns
         return AddAction(
             path=file.path.name,
             size=file.path.stat().st_size,
@@ -167,7 +170,9 @@ class DirectTable:
 
         self._stop_at_another(version)
         # Others may have given the table rules since it was opened.
-        self.check(version)
+        rules = self.check(version) or NO_RULES
+        if actions and rules.indexed_columns != self._indexed:
+            raise NotDirectError("others have changed which of its columns have statistics")
         rows = sum(json.loads(each.stats)["numRecords"] for each in actions)
         metrics = {
             "numFiles": str(len(actions)),

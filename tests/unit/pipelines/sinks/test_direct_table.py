@@ -231,6 +231,23 @@ def test_a_checkpoint_by_delta_rs_has_no_checksum_of_sparks_last_one(tmp_path: P
     assert (stale.parent / "_last_checkpoint").exists()
 
 
+def test_files_with_statistics_of_other_columns_than_the_tables_are_not_added(
+    tmp_path: Path,
+) -> None:
+    path, staged = tmp_path / "t", tmp_path / "staged"
+    add(direct(path), staged, -1, 1)
+    table = direct(path)
+    actions = table.take([new_file(staged, 2)])  # of a table whose rules are not known yet
+    DeltaTable(path).alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "40"})
+
+    with pytest.raises(NotDirectError, match="statistics"):
+        table.add(actions, 1, LINK, 3, "{}")
+
+    assert ids(path) == [1]
+    add(table, staged, 1, 3)
+    assert ids(path) == [1, 3]
+
+
 def test_files_that_arrow_cannot_read_are_for_spark(tmp_path: Path) -> None:
     good = new_file(tmp_path / "staged", 1)
     bad = NewFile(path=tmp_path / "staged" / "part-2.parquet", at_ms=1)
