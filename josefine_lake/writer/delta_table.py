@@ -48,6 +48,7 @@ from pipelines.sinks.commits import (
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.sinks.parquet_statistics import INDEXED_COLUMNS
 from pipelines.sinks.table_files import is_plain, stored_files
+from pipelines.storage.files import forget_last_checkpoint
 from pipelines.storage.folders import TableFolder
 
 ATTEMPTS_MAX = 16
@@ -198,6 +199,8 @@ class ChainedTable:
             at("before_commit")
             self._require(files)
             failure: Exception | None = None
+            if self.folder.at is None:
+                forget_last_checkpoint(self.folder.path)
             try:
                 columns_max = self.indexed_columns
                 write(table, self.folder, files, schema, properties, self._removed, columns_max)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from pipelines.model.column_types import Type
@@ -36,6 +37,15 @@ FREE_PROPERTIES = {
     "delta.logRetentionDuration",
 }
 """Delta's properties that ask nothing of the files; names without `delta.` are the user's."""
+_DURATION = re.compile(r"interval \d{1,9} (second|minute|hour|day|week)s?", re.ASCII)
+_OBEYED = {
+    "delta.checkpointRetentionDuration": _DURATION,
+    "delta.deletedFileRetentionDuration": _DURATION,
+    "delta.enableExpiredLogCleanup": re.compile("true|false"),
+    "delta.logRetentionDuration": _DURATION,
+}
+"""How delta-rs reads the properties that it obeys while it cleans the log up. For other texts, such
+as Spark's `365 days`, it takes its default, and deletes the log of months that the table keeps."""
 FREE_SETTINGS = {
     "spark.databricks.delta.lastCommitVersionInSession",
     "spark.databricks.delta.snapshotPartitions",
@@ -111,14 +121,14 @@ def why_not_appended(table: TableRules, rows: Fields) -> str:
         return wrong
     if table.partitions:
         return f"it is partitioned by {', '.join(table.partitions)}"
-    for name in table.properties:
-        if name.startswith(_DELTA) and name not in FREE_PROPERTIES:
-            return f"its property {name} is set"
+    wrong = _why_properties(table.properties)
+    if wrong:
+        return wrong
     for path, kind, metadata in _parts((), table.columns):
         wrong = _why_column(path, kind, metadata)
         if wrong:
             return wrong
-    return _why_columns(table.columns, rows)
+    return _why_columns(table.columns, rows) or _why_order(table, rows)
 
 
 def _why_protocol(table: TableRules) -> str:
@@ -129,6 +139,25 @@ def _why_protocol(table: TableRules) -> str:
         return f"its writers need version {table.writer} of the protocol"
     asked = sorted(table.features - FREE_FEATURES)
     return f"it has the feature {asked[0]}" if asked else ""
+
+
+def _why_properties(properties: Mapping[str, str]) -> str:
+    for name, value in properties.items():
+        if name.startswith(_DELTA) and name not in FREE_PROPERTIES:
+            return f"its property {name} is set"
+        if name in _OBEYED and not _OBEYED[name].fullmatch(value):
+            return f"its property {name} is `{value}`, which delta-rs does not read"
+    return ""
+
+
+def _why_order(table: TableRules, rows: Fields) -> str:
+    """The columns with statistics are the first ones of a file, and have to be the table's: Arrow's
+    data set of delta-rs takes a bound that is missing for null, and finds no row of the file."""
+    count = table.indexed_columns
+    indexed, mine = ({*islice(_leaves(each), max(count, 0))} for each in (table.columns, rows))
+    if indexed != mine:
+        return f"the first {count} of its columns, which have statistics, are others in the rows"
+    return ""
 
 
 def _why_columns(have: Fields, rows: Fields) -> str:
@@ -166,6 +195,16 @@ def _parts(
     """(path, type, metadata) of all columns, and of the parts of their types."""
     for each in fields:
         yield from _part((*above, each["name"]), each["type"], each.get("metadata") or {})
+
+
+def _leaves(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The columns without parts; a list or map is one."""
+    for each in fields:
+        path, kind = (*above, each["name"]), each["type"]
+        if not isinstance(kind, str) and kind["type"] == "struct":
+            yield from _leaves(kind["fields"], path)
+        else:
+            yield path
 
 
 def _part(

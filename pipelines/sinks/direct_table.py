@@ -21,7 +21,7 @@ from pipelines.model.direct_append import TableRules, why_not_appended, why_not_
 from pipelines.model.table_columns import Fields
 from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.parquet_statistics import statistics, unseen_in
-from pipelines.storage.files import FolderFiles
+from pipelines.storage.files import FolderFiles, forget_checksum, forget_last_checkpoint
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CAME_BETWEEN = "DELTA_CONCURRENT_WRITE: another commit came between"
 """In the words by which `retry_policy` knows that the commit may be repeated."""
+NO_RULES = TableRules(reader=1, writer=2)
 OWN_FOLDER = "_josefine"
 """In a table's folder; Delta's readers and VACUUM ignore it."""
 
@@ -52,7 +53,7 @@ class LocalFiles(FolderFiles):
         """Write or replace a file, and remove Hadoop's checksum of the old one."""
         at = Path(path)
         at.parent.mkdir(exist_ok=True)
-        at.with_name(f".{at.name}.crc").unlink(missing_ok=True)
+        forget_checksum(at)
         super().write_text(path, text)
 
 
@@ -75,7 +76,8 @@ class Change:
 
 
 class DirectTable:
-    """One table. Mutable: the open table, and the version whose rules were checked."""
+    """One table. Mutable: the open table, the version whose rules were checked, and how many
+    columns of the files taken last have statistics."""
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class DirectTable:
         self._table: DeltaTable | None = None
         self._checked: tuple[Any, ...] | None = None
         self._rules: TableRules | None = None
+        self._indexed = NO_RULES.indexed_columns
         self._seen: tuple[int, Any] | None = None
 
     def check(self, version: int) -> TableRules | None:
@@ -126,27 +129,27 @@ class DirectTable:
 
     def take(self, files: Sequence[NewFile]) -> list[Any]:
         """Move the files that have rows into the table's folder; delta-rs's actions that add
-        them."""
+        them. Raises NotDirectError for files that Arrow cannot read."""
         import pyarrow.parquet as pq
 
         folder = Path(self.path)
         # The mark of a folder whose table is not committed yet: see `_is_free`.
         (folder / OWN_FOLDER).mkdir(parents=True, exist_ok=True)
-        actions = []
-        for each in files:
-            footer = pq.read_metadata(each.path)
-            if not footer.num_rows:
-                continue
-            to = folder / each.path.name
-            _move(each.path, to)
-            actions.append(self._added(NewFile(path=to, at_ms=each.at_ms), footer))
+        actions, self._indexed = [], (self._rules or NO_RULES).indexed_columns
+        with arrow_reads():
+            footers = [pq.read_metadata(each.path) for each in files]
+            for each, footer in zip(files, footers, strict=True):
+                if footer.num_rows:
+                    to = folder / each.path.name
+                    _move(each.path, to)
+                    actions.append(self._added(NewFile(path=to, at_ms=each.at_ms), footer))
         return actions
 
     def _added(self, file: NewFile, footer: Any) -> AddAction:
         """delta-rs's action that adds a file in the table's folder."""
         from deltalake.transaction import AddAction
 
-        columns_max = (self._rules or TableRules(reader=1, writer=2)).indexed_columns
+        columns_max = (self._rules or NO_RULES).indexed_columns
         return AddAction(
             path=file.path.name,
             size=file.path.stat().st_size,
@@ -167,7 +170,9 @@ class DirectTable:
 
         self._stop_at_another(version)
         # Others may have given the table rules since it was opened.
-        self.check(version)
+        rules = self.check(version) or NO_RULES
+        if actions and rules.indexed_columns != self._indexed:
+            raise NotDirectError("others have changed which of its columns have statistics")
         rows = sum(json.loads(each.stats)["numRecords"] for each in actions)
         metrics = {
             "numFiles": str(len(actions)),
@@ -231,6 +236,7 @@ class DirectTable:
         """Of a commit onto `version`, in our own exceptions."""
         from deltalake.exceptions import CommitFailedError, DeltaError
 
+        forget_last_checkpoint(self.path)
         try:
             yield
         except CommitFailedError as error:
@@ -284,6 +290,17 @@ class DirectTable:
             found = os.stat(f"{self.path}/_delta_log/{version:020d}.json")
             return found.st_ino, found.st_mtime_ns, found.st_size
         return None
+
+
+@contextmanager
+def arrow_reads() -> Iterator[None]:
+    """Raise NotDirectError for files that Arrow cannot read, such as encrypted ones."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise NotDirectError(f"its files cannot be read: {error}") from error
 
 
 def _told(table: DeltaTable) -> tuple[Any, ...]:

@@ -57,6 +57,19 @@ class FolderFiles:
         Path(path).write_text(text, encoding="utf-8")
 
 
+def forget_checksum(path: Path) -> None:
+    """Remove the checksum that Hadoop has written next to a file which gets other bytes: Hadoop
+    would refuse them."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def forget_last_checkpoint(table: str) -> None:
+    """The same for the `_last_checkpoint` of a local table, before a commit by delta-rs, which may
+    replace it. Delta for Spark tries for three seconds to read one that is refused, whenever it
+    opens the table."""
+    forget_checksum(Path(table, "_delta_log", "_last_checkpoint"))
+
+
 class ObjectFiles:
     """Files of one bucket, by URI. Mutable: whether the bucket was seen."""
 

@@ -365,6 +365,16 @@ def test_old_log_entries_are_cleaned_up_with_a_checkpoint_and_the_chain_goes_on(
     assert (found.txn_version, found.reached.ends) == (205, {TP: 205})
 
 
+def test_a_commit_removes_hadoops_checksum_of_the_last_checkpoint(tmp_path: Path) -> None:
+    table = opened(tmp_path / "t")
+    stale = tmp_path / "t" / "_delta_log" / "._last_checkpoint.crc"
+    stale.touch()
+
+    commit(table, 1)
+
+    assert not stale.exists()
+
+
 def test_dates_and_times_that_python_does_not_have_are_written(tmp_path: Path) -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
     folder = Folders({}, {}).open(str(tmp_path / "t"))

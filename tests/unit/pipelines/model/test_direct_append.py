@@ -11,6 +11,7 @@ from pipelines.base.errors import Place
 from pipelines.model.direct_append import (
     FREE_FEATURES,
     FREE_PROPERTIES,
+    INDEXED_COLUMNS,
     TableRules,
     why_not_appended,
     why_not_created,
@@ -39,6 +40,14 @@ PLAIN = TableRules(reader=1, writer=2, columns=ROWS)
 LISTED = replace(PLAIN, writer=7, features=frozenset(FREE_FEATURES), reader=3)
 NEVER_NULL = replace(PLAIN, columns=(column(nullable=False), ROWS[1]))
 
+DURATIONS = ("interval 365 days", "interval 1 week")
+OBEYED = {
+    "delta.checkpointRetentionDuration": DURATIONS,
+    "delta.deletedFileRetentionDuration": DURATIONS,
+    "delta.enableExpiredLogCleanup": ("true", "false"),
+    "delta.logRetentionDuration": DURATIONS,
+}
+
 NEVER_NULL_INSIDE = struct(column("t", "timestamp", nullable=False))
 
 DIRECT = (
@@ -46,9 +55,16 @@ DIRECT = (
     LISTED,
     replace(PLAIN, writer=4),
     replace(LISTED, reader=1),
-    replace(PLAIN, properties={**dict.fromkeys(FREE_PROPERTIES, "1"), "owner": "me"}),
+    replace(
+        PLAIN, properties={**dict.fromkeys(FREE_PROPERTIES - OBEYED.keys(), "1"), "owner": "me"}
+    ),
+    *(replace(PLAIN, properties={each: text}) for each, texts in OBEYED.items() for text in texts),
     replace(PLAIN, columns=(column(metadata={"comment": "of whom"}), ROWS[1])),
     replace(PLAIN, columns=ROWS[::-1]),
+    *(
+        replace(PLAIN, columns=ROWS[::-1], properties={INDEXED_COLUMNS: number})
+        for number in ("-1", "0", "2")
+    ),
 )
 
 BY_SPARK = (
@@ -75,6 +91,15 @@ BY_SPARK = (
         (replace(PLAIN, properties={each.key: each.on}), each.key)
         for each in FEATURES
         if each.keyword != "change_data_feed"
+    ),
+    *(
+        (replace(PLAIN, properties={each: text}), f"{each} is `{text}`")
+        for each in OBEYED
+        for text in ("365 days", "INTERVAL 365 DAYS", "interval 1 day 12 hours", "FALSE", "")
+    ),
+    (
+        replace(PLAIN, columns=ROWS[::-1], properties={INDEXED_COLUMNS: "1"}),
+        "the first 1 of its columns",
     ),
     (replace(PLAIN, partitions=("id",)), "partitioned by id"),
     *(

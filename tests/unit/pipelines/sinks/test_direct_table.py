@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +215,61 @@ def test_a_hint_replaces_hadoops_with_its_checksum(tmp_path: Path) -> None:
 
     assert [each.name for each in hint.parent.iterdir()] == ["p.s.json"]
     assert hint.read_text() == "new"
+
+
+def test_a_checkpoint_by_delta_rs_has_no_checksum_of_sparks_last_one(tmp_path: Path) -> None:
+    path, staged = tmp_path / "t", tmp_path / "staged"
+    table = direct(path)
+    add(table, staged, -1, 1)
+    stale = path / "_delta_log" / "._last_checkpoint.crc"
+
+    for version in range(3):
+        stale.touch()
+        add(table, staged, version, version + 2)
+        assert not stale.exists()
+
+    assert (stale.parent / "_last_checkpoint").exists()
+
+
+def test_files_with_statistics_of_other_columns_than_the_tables_are_not_added(
+    tmp_path: Path,
+) -> None:
+    path, staged = tmp_path / "t", tmp_path / "staged"
+    add(direct(path), staged, -1, 1)
+    table = direct(path)
+    actions = table.take([new_file(staged, 2)])  # of a table whose rules are not known yet
+    DeltaTable(path).alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "40"})
+
+    with pytest.raises(NotDirectError, match="statistics"):
+        table.add(actions, 1, LINK, 3, "{}")
+
+    assert ids(path) == [1]
+    add(table, staged, 1, 3)
+    assert ids(path) == [1, 3]
+
+
+def test_files_that_arrow_cannot_read_are_for_spark(tmp_path: Path) -> None:
+    good = new_file(tmp_path / "staged", 1)
+    bad = NewFile(path=tmp_path / "staged" / "part-2.parquet", at_ms=1)
+    bad.path.write_bytes(b"PARE" * 20)
+
+    with pytest.raises(NotDirectError, match="cannot be read"):
+        direct(tmp_path / "t").take([good, bad])
+
+    assert good.path.exists()
+
+
+def test_the_log_of_a_table_that_keeps_it_for_a_year_stays(tmp_path: Path) -> None:
+    keep = {"delta.logRetentionDuration": "365 days", "delta.checkpointInterval": "3"}
+    path, old = tmp_path / "t", time.time() - 100 * 86_400
+    table = DirectTable(str(path), FIELDS, keep)
+    add(table, tmp_path / "staged", -1, 1)
+
+    with pytest.raises(NotDirectError, match="365 days"):
+        table.check(0)
+    DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 365 days"})
+    for version in range(1, 5):
+        for each in (path / "_delta_log").iterdir():
+            os.utime(each, (old, old))
+        add(table, tmp_path / "staged", version, version + 1)
+    assert log(path, 0)
