@@ -107,8 +107,10 @@ def _always(where: str, topics: list[str], lag_ms: int, admin: str) -> None:
     from josefine_lake.archive.process import archives
     from josefine_lake.report.metric_table import ARCHIVE
     from josefine_lake.report.table_stats import ProcessStats
+    from josefine_lake.writer.little_memory import unmap_code
     from josefine_lake.writer.process import Process, Wanted
 
+    unmap_code()
     listen_at = admin_address(admin)
     with StopSignals() as signals:
         ended = signals.event()
@@ -161,6 +163,9 @@ def _archive_errors() -> Iterator[None]:
 def _once(where: str, topics: list[str], *, trusts: bool, as_json: bool) -> None:
     """Raises UserError if an archive stopped."""
     from josefine_lake.archive.once import run_once
+    from josefine_lake.writer.little_memory import unmap_code
+
+    unmap_code()
 
     stops = 0
     with StopSignals() as signals, connect(where) as client:

@@ -120,8 +120,10 @@ def _always(where: str, topics: list[str], session_timeout_ms: int, admin: str) 
     """Until Ctrl-C or SIGTERM. Raises UserError, UsageError for a wrong address."""
     from josefine_cli.base.writer_admin import admin_address, admin_of
     from josefine_lake.report.table_stats import ProcessStats
+    from josefine_lake.writer.little_memory import unmap_code
     from josefine_lake.writer.process import Process, Wanted
 
+    unmap_code()
     listen_at = admin_address(admin)
     # A broker's writer ends with it, even if the broker was killed.
     parent = int(os.environ.get("JOSEFINE_TABLES_PARENT", os.getppid()))
@@ -158,8 +160,10 @@ def _once(
 ) -> None:
     """Raises UserError if a table stopped."""
     from josefine_lake.writer.discovery import discover
+    from josefine_lake.writer.little_memory import unmap_code
     from josefine_lake.writer.once import run_once
 
+    unmap_code()
     stops = 0
     with StopSignals() as signals, connect(where) as client:
         found = discover(client, topics)

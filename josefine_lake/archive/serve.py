@@ -28,6 +28,7 @@ from josefine_lake.archive.encode import Encoded, encoded, warm_up
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import NO_OFFSET, ArchiveTable
 from josefine_lake.writer.discovery import Discovered, discover
+from josefine_lake.writer.little_memory import unmap_code
 from josefine_lake.writer.verdicts import StoppedTable
 
 REQUEST_BYTES_MAX = 4_096
@@ -208,6 +209,7 @@ def serve(
     """Until `stopping`. Raises OSError for a port that is taken."""
     # The first request must not wait for a compiler.
     warm_up()
+    unmap_code()
     with Server(port, archives) as server:
         started(int(server.server_address[1]))
         thread = threading.Thread(target=server.serve_forever, name="archive reader", daemon=True)

@@ -1,12 +1,18 @@
-"""Settings of a process that keep its memory small. To be called before Arrow is used."""
+"""Settings of a process that keep its memory small. To be called before Arrow is used, except for
+`unmap_code`, which comes after libraries were loaded."""
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
+from pathlib import Path
 from typing import Any
 
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
+CODE_BYTES_MIN = 1 << 20
+"""Of a library whose code is unmapped: smaller ones are not worth a call."""
 
 
 class WithoutPandas:
@@ -40,3 +46,27 @@ def use_system_pool(env: MutableMapping[str, str]) -> None:
         import pyarrow as pa
 
         pa.set_memory_pool(pa.system_memory_pool())
+
+
+def unmap_code(maps: Path = Path("/proc/self/maps")) -> None:
+    """Take pages of libraries' code out of this process; those that are used come back one by one,
+    from the system's cache. Loading LLVM, Arrow and delta-rs touches far more of them than work
+    does. Code is never written, so no page is lost."""
+    try:
+        lines = maps.read_text().splitlines()
+        advise = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return  # not Linux
+    for start, end in code_in(lines):
+        # A failure leaves the pages where they are.
+        advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+
+
+def code_in(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """The addresses of code of large libraries, of the lines of /proc/PID/maps."""
+    for line in lines:
+        addresses, permissions, _, _, _, *path = line.split(maxsplit=5)
+        if permissions == "r-xp" and path and path[0].startswith("/"):
+            start, end = (int(each, 16) for each in addresses.split("-"))
+            if end - start >= CODE_BYTES_MIN:
+                yield start, end

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from josefine_arrow.batches.aborted_transactions import AbortedTransaction
@@ -17,6 +18,7 @@ from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.io_blocking import EARLIEST, LATEST, BlockingClient
 from josefine_broker.client.operations import partition_error
+from josefine_lake.writer.little_memory import unmap_code
 from josefine_lake.writer.start import Topic
 from josefine_spark.base.topic_offsets import ByPartition
 from josefine_spark.read.offsets import Bounds
@@ -124,8 +126,15 @@ class TopicReader:
 
     def _decoder(self, tp: TopicPartition) -> Any:
         if tp not in self._decoders:
-            made = decoder_class()
-            self._decoders[tp] = made(
+            self._decoders[tp] = _decoder_class()(
                 tp.topic, tp.partition, include_headers=True, columns=self.columns
             )
         return self._decoders[tp]
+
+
+@cache
+def _decoder_class() -> Any:
+    """The class of decoders, without what only its start needs: LLVM loads the kernels."""
+    found = decoder_class()
+    unmap_code()
+    return found

@@ -1,12 +1,17 @@
-"""The settings of memory come before Arrow is loaded: its C++ functions choose their pool once."""
+"""The settings of memory come before Arrow is loaded: its C++ functions choose their pool once.
+Code that only the start needed does not stay in the process."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from josefine_lake.writer.little_memory import POOL
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from josefine_lake.writer.little_memory import POOL, code_in, unmap_code
 from tests.support.cli import REPOSITORY
 
 CODE = f"""
@@ -34,3 +39,40 @@ def pools(**env: str) -> list[str]:
 def test_a_writer_uses_the_systems_pool_unless_the_environment_has_another() -> None:
     assert pools() == ["system", "system"]
     assert pools(**{POOL: "mimalloc"}) == ["mimalloc", "mimalloc"]
+
+
+def code_pages(library: str) -> int:
+    """KiB of a library's code in this process."""
+    found, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *more = line.split()
+        if not first.endswith(":"):
+            counts = more[0] == "r-xp" and library in line
+        elif first == "Rss:" and counts:
+            found += int(more[0])
+    return found
+
+
+def test_code_of_libraries_leaves_the_process_and_comes_back() -> None:
+    numbers = pa.array(range(1000))
+    assert pc.sum(numbers).as_py() == 499_500
+    before = code_pages("/libarrow.so")
+
+    unmap_code()
+
+    assert code_pages("/libarrow.so") < before / 2
+    assert pc.sum(numbers).as_py() == 499_500
+
+
+def test_only_code_of_large_libraries_is_unmapped(tmp_path: Path) -> None:
+    """Pages that were written would be lost: data, and what the linker has changed."""
+    lines = [
+        "7f0000000000-7f0000200000 r-xp 00001000 fe:00 12 /lib/lib large.so",
+        "7f0000200000-7f0000400000 r--p 00001000 fe:00 12 /lib/large.so",
+        "7f0000400000-7f0000600000 rwxp 00001000 fe:00 12 /lib/large.so",
+        "7f0000600000-7f0000800000 r-xp 00000000 00:00 0 ",
+        "7f0000800000-7f0000a00000 r-xp 00000000 00:00 0                          [vdso]",
+        "7f0000a00000-7f0000a10000 r-xp 00001000 fe:00 12 /lib/small.so",
+    ]
+    assert [*code_in(lines)] == [(0x7F0000000000, 0x7F0000200000)]
+    unmap_code(tmp_path / "not there")
