@@ -65,7 +65,8 @@ def fetch_shares_plain(
     waiting = WaitingPlainShare(
         ctx, _new(RequestInfo, envelope), request, session, bytes(frame[4:8])
     )
-    ctx.parked.park(waiting, partitions=[led.tp for led in session.led])
+    partitions = [led.tp for led in session.led]
+    ctx.parked.park(waiting, partitions=partitions, group_id=session.group_id)
     return waiting
 
 

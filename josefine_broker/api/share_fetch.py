@@ -164,7 +164,8 @@ class WaitingShareFetch(Parked):
         """Wait for records, and for answers to be stored."""
         names = self._ctx.image.topic_names
         keys = [(names[topic_id], index) for topic_id, index in self.parts if topic_id in names]
-        self._ctx.parked.park(self, partitions=dict.fromkeys(keys))
+        group_id = self._session.group_id
+        self._ctx.parked.park(self, partitions=dict.fromkeys(keys), group_id=group_id)
 
     @property
     def _is_enough(self) -> bool:

@@ -150,7 +150,7 @@ class _Alarm(Parked):
             drop(ctx, led, KafkaError(ErrorCode.not_leader_or_follower))
         elif _expire(ctx, led, now_ms):
             store(ctx, led)
-            ctx.parked.wake(led.tp, now_ms)
+            ctx.parked.wake_group(led.key.group_id, led.tp, now_ms)
         else:
             store(ctx, led)
 
@@ -243,7 +243,7 @@ def _use(
         # Stored at once: the next leader may see other ends of the log.
         led.partition.touch()
     store(ctx, led)
-    ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+    ctx.parked.wake_group(led.key.group_id, led.tp, ctx.clock.monotonic_ms())
 
 
 def _trim(ctx: Context, led: LedShare, shared: SharePartition) -> None:
@@ -267,7 +267,7 @@ def drop(ctx: Context, led: LedShare, error: KafkaError) -> None:
     waiting, led.waiting = led.waiting, []
     for _, settle in waiting:
         settle(error)
-    ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+    ctx.parked.wake_group(led.key.group_id, led.tp, ctx.clock.monotonic_ms())
 
 
 def forget_group(ctx: Context, group_id: str, but: str) -> None:
@@ -322,7 +322,7 @@ def release_all(ctx: Context, key: ShareKey, member_id: str) -> None:
         return
     if led.partition.release_all(member_id):
         store(ctx, led)
-        ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+        ctx.parked.wake_group(led.key.group_id, led.tp, ctx.clock.monotonic_ms())
 
 
 class Room(NamedTuple):
@@ -419,7 +419,7 @@ def _stored(ctx: Context, led: LedShare, outcome: Outcome) -> None:
     for _, settle in settled:
         settle(error)
     store(ctx, led)
-    ctx.parked.wake(led.tp, now_ms)
+    ctx.parked.wake_group(led.key.group_id, led.tp, now_ms)
 
 
 def _send_letters(ctx: Context, led: LedShare) -> None:
@@ -440,7 +440,7 @@ def _send_letters(ctx: Context, led: LedShare) -> None:
         _lettered(ctx, led, [each.offset for each in letters[:count]], error)
         if not is_now:
             store(ctx, led)
-            ctx.parked.wake(led.tp, ctx.clock.monotonic_ms())
+            ctx.parked.wake_group(led.key.group_id, led.tp, ctx.clock.monotonic_ms())
 
     write_letters(ctx, led.origin, led.hosted, letters, config, heard)
     is_now = False

@@ -10,8 +10,9 @@ Nothing here is re-entrant, and nothing needs to be:
   next request from there, so the host calls it later, from `run_completed`;
 - an event that is caused while waiting requests check an earlier event is handled after that one.
 
-There are three kinds of events (partition, follower, broker liveness), each with its own table and
-call. Separate tables keep apart followers and topics, whose names may be anything.
+There are four kinds of events (partition, share partition of a group, follower, broker liveness),
+each with its own table and call. Separate tables keep apart followers, groups and topics, whose
+names may be anything.
 """
 
 from collections import deque
@@ -45,7 +46,8 @@ class Parked:
     """One waiting request. Subclasses define when it can be answered, and with what."""
 
     __slots__ = (
-        "_make", "_table", "deadline_ms", "done", "follower", "on_done", "partitions", "response",
+        "_make", "_table", "deadline_ms", "done", "follower", "group_id", "on_done", "partitions",
+        "response",
     )  # fmt: skip
 
     outlives_client = False
@@ -62,6 +64,8 @@ class Parked:
         """Called when it is done, from `ParkedRequests.run_completed`, if set before that."""
         self.partitions: tuple[PartitionKey, ...] = ()
         """The partitions whose events it waits for,"""
+        self.group_id: str | None = None
+        """the share group of whose records of these partitions it waits for events, too,"""
         self.follower: int | None = None
         """and the follower."""
         self._make: Callable[[object], object] | None = None
@@ -110,14 +114,16 @@ class ParkedRequests:
     """All waiting requests of a broker, by event and by deadline."""
 
     __slots__ = (
-        "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_partition",
-        "_is_answering", "_is_looking", "_news", "_sequence", "_waiting", "followers",
-        "on_completed",
+        "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_group",
+        "_for_partition", "_is_answering", "_is_looking", "_news", "_sequence", "_waiting",
+        "followers", "on_completed",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._for_partition: dict[PartitionKey, dict[Parked, None]] = {}
         """Events: high watermark, log start offset, role, ISR."""
+        self._for_group: dict[str, dict[Parked, None]] = {}
+        """Events: records of a share partition came back, or it may be used."""
         self._for_follower: dict[int, dict[Parked, None]] = {}
         """Event: any partition that this broker copies from us; one key for all of them."""
         self._for_brokers: dict[None, dict[Parked, None]] = {}
@@ -152,18 +158,22 @@ class ParkedRequests:
         parked: Parked,
         *,
         partitions: Iterable[PartitionKey] = (),
+        group_id: str | None = None,
         follower: int | None = None,
         brokers: bool = False,
     ) -> None:
-        """Hold `parked` until an event of one of `partitions`, of `follower`, or of `brokers`
-        completes it, or its deadline passes."""
+        """Hold `parked` until an event of one of `partitions`, of one of them in the share group
+        `group_id`, of `follower`, or of `brokers` completes it, or its deadline passes."""
         assert not parked.done
         assert parked not in self._waiting
         parked._table = self
         parked.partitions = tuple(partitions)
+        parked.group_id = group_id
         parked.follower = follower
         for each in parked.partitions:
             self._for_partition.setdefault(each, {})[parked] = None
+        if group_id is not None:
+            self._for_group.setdefault(group_id, {})[parked] = None
         if follower is not None:
             self._for_follower.setdefault(follower, {})[parked] = None
         if brokers:
@@ -182,6 +192,14 @@ class ParkedRequests:
         waiting = self._for_partition.get(partition)
         if waiting:
             self._look(waiting, partition, now_ms)
+
+    def wake_group(self, group_id: str, partition: PartitionKey, now_ms: int) -> None:
+        """Check every request of this share group that waits for this partition. A thousand groups
+        may wait for it, and the event concerns one of them."""
+        waiting = self._for_group.get(group_id)
+        if waiting:
+            concerned = [each for each in waiting if partition in each.partitions]
+            self._look(concerned, partition, now_ms)
 
     def wake_follower(self, broker_id: int, now_ms: int) -> None:
         """Check the waiting fetch of this follower: one of its partitions has an event."""
@@ -265,6 +283,8 @@ class ParkedRequests:
         self._waiting.remove(parked)
         for each in parked.partitions:
             _remove(self._for_partition, each, parked)
+        if parked.group_id is not None:
+            _remove(self._for_group, parked.group_id, parked)
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
         _remove(self._for_brokers, None, parked)

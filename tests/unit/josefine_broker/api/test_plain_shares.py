@@ -93,7 +93,10 @@ class Side:
             (key, each.partition and (list(each.partition.spans), each.partition.end_offset))
             for key, each in shares.led.items()
         ]
-        waits = sorted((each.deadline_ms, sorted(each.partitions)) for each in parked.waiting)
+        waits = sorted(
+            (each.deadline_ms, sorted(each.partitions), each.group_id or "")
+            for each in parked.waiting
+        )
         return sessions, led, waits
 
 

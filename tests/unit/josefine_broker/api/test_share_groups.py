@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from josefine_broker.api import alter_share_group_offsets as handler
+from josefine_broker.api.share_fetch import WaitingShareFetch
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import BrokerSettings, Context, OffsetsSettings
 from josefine_broker.engine.coordinators import loading_share_states
 from josefine_broker.engine.coordinators.share_state_requests import ASK_TIMEOUT_MS, Heard
 from josefine_broker.engine.coordinators.share_states_host import Outcome
 from josefine_broker.engine.groups.share.config import ShareConfig, StartAt
+from josefine_broker.engine.groups.share.sessions import Part
 from josefine_broker.engine.groups.share.values import ShareKey
 from josefine_broker.engine.groups.values import GroupSettings
 from josefine_broker.engine.purgatory.purgatory import Parked
@@ -211,6 +214,37 @@ def test_lock_that_ends_wakes_a_member_that_waits() -> None:
     world.advance(LOCK_MS)
     assert got(waiting.response) == [(0, 0, 2)]
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.invalid_record_state
+
+
+def test_what_one_group_does_with_its_records_is_of_no_concern_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand groups may wait for one partition: each event of one of them looked at them all,
+    so as many groups that joined held up the broker for minutes."""
+    world, a = sharing(b"v0")
+    a.fetch()
+    idle = [Sharer(world, "i", group_id=f"group-{number}").join() for number in range(3)]
+    for each in idle:
+        each.beat()
+        assert got(each.fetch()) == []
+    looked: list[str] = []
+    look_at = WaitingShareFetch.look_at
+
+    def look(self: WaitingShareFetch, parts: Sequence[Part]) -> None:
+        looked.append(self._request.group_id or "")
+        look_at(self, parts)
+
+    b = Sharer(world, "b").join()
+    waits = [each.fetch(max_wait_ms=60_000) for each in (*idle, b)]
+    assert all(isinstance(each, Parked) for each in waits)
+    monkeypatch.setattr(WaitingShareFetch, "look_at", look)
+
+    assert a.acknowledge((0, 0, RELEASE)) is ErrorCode.none
+
+    assert set(looked) == {GROUP}
+    assert got(waits[-1].response) == [(0, 0, 2)]
+    world.produce(batch_of(b"v1"))
+    assert all(each.done for each in waits)
 
 
 def test_renewed_lock_is_not_over() -> None:

@@ -57,6 +57,28 @@ def test_wake_of_another_key_changes_nothing() -> None:
     assert table.next_deadline_ms() == 100
 
 
+def test_an_event_of_a_share_group_concerns_its_own_requests_for_that_partition() -> None:
+    table = ParkedRequests()
+    mine, elsewhere, others, consumer = (Waiting(100) for _ in range(4))
+    table.park(mine, partitions=[A, B], group_id="g")
+    table.park(elsewhere, partitions=[B], group_id="g")
+    table.park(others, partitions=[A], group_id="h")
+    table.park(consumer, partitions=[A])
+
+    table.wake_group("g", A, 0)
+    table.run_completed()
+
+    waiting = (mine, elsewhere, others, consumer)
+    assert [each.answers for each in waiting] == [["woken"], [], [], []]
+    # Events of the partition's log concern them all.
+    table.wake(A, 0)
+    table.run_completed()
+    assert [each.answers for each in waiting] == [["woken"], [], ["woken"], ["woken"]]
+    table.forget(elsewhere)
+    table.wake_group("g", B, 0)
+    assert (elsewhere.answers, len(table)) == ([], 0)
+
+
 def test_an_event_concerns_whoever_waits_for_its_partition_and_followers_with_notes() -> None:
     table = ParkedRequests()
     waiting = Waiting(100)
