@@ -58,7 +58,9 @@ _DELTA = "delta."
 _SETTINGS = (
     "spark.databricks.delta.",
     "spark.delta.",  # such as another store of the log
-    "spark.sql.parquet.datetimeRebaseModeInWrite",  # bounds of another calendar
+    # Bounds of another calendar; the second one is an older name of the first.
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.legacy.parquet.datetimeRebaseModeInWrite",
 )
 _WRITER_FEATURES, _READER_FEATURES, _GENERATED = 7, 3, 4
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+=@-]*", re.ASCII)
