@@ -26,7 +26,7 @@ from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
-from josefine_lake.writer.merge import INDEXED_BY_NAME, write
+from josefine_lake.writer.merge import INDEXED_BY_NAME, cleanup, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
 from josefine_lake.writer.vacuum import delete, expired
@@ -169,7 +169,7 @@ class ChainedTable:
         self._removed = found.removed
         if found.missing:
             # A commit without the chain: the next one looks at it as at any other program's.
-            table.alter.add_columns(list(found.missing))
+            table.alter.add_columns(list(found.missing), post_commithook_properties=cleanup(table))
             _check_fit(table, wanted)
 
     def commit(
@@ -238,7 +238,8 @@ class ChainedTable:
         """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
         # Refused after any other commit, for the reason that `compact` has.
         alone = CommitProperties(max_commit_retries=0)
-        self._ready().delete(predicate, commit_properties=alone)
+        table = self._ready()
+        table.delete(predicate, commit_properties=alone, post_commithook_properties=cleanup(table))
 
     def compact(self, file_bytes: int, at_ms: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError, OSError."""
@@ -262,7 +263,11 @@ class ChainedTable:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 table.create_write_transaction(
-                    [*gone, *new.closed], "append", table.schema(), commit_properties=properties
+                    [*gone, *new.closed],
+                    "append",
+                    table.schema(),
+                    commit_properties=properties,
+                    post_commithook_properties=cleanup(table),
                 )
                 return
             except CommitFailedError:
