@@ -11,7 +11,7 @@ there twice. A pipeline's chain looks at each commit of others instead: `pipelin
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -24,10 +24,11 @@ def commit(
     actions: Sequence[AddAction | RemoveAction],
     transactions: Sequence[Transaction] = (),
     conflicts: Callable[[str], bool] = lambda path: False,
+    hooks: PostCommitHookProperties | None = None,
 ) -> None:
     """Commit all actions or none, onto what `table` is open at or what leaves it valid; `conflicts`
-    with a file that came meanwhile, in addition. Raises CommitFailedError for a conflict,
-    DeltaError."""
+    with a file that came meanwhile, in addition. `hooks`: what delta-rs does after it. Raises
+    CommitFailedError for a conflict, DeltaError."""
     properties = CommitProperties(app_transactions=list(transactions), max_commit_retries=0)
     added = {each.path for each in actions if isinstance(each, AddAction)}
     removed = {each.path for each in actions if isinstance(each, RemoveAction)}
@@ -38,8 +39,9 @@ def commit(
         seen = table.version()
         try:
             table.create_write_transaction(
-                list(actions), "append", schema, columns, commit_properties=properties
-            )
+                list(actions), "append", schema, columns, commit_properties=properties,
+                post_commithook_properties=hooks,
+            )  # fmt: skip
         except DeltaError as error:
             there = _files(table)
             if there is None:

@@ -28,7 +28,7 @@ from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
-from josefine_lake.writer.merge import INDEXED_BY_NAME, write
+from josefine_lake.writer.merge import INDEXED_BY_NAME, cleanup, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
 from josefine_lake.writer.vacuum import delete, expired
@@ -171,7 +171,7 @@ class ChainedTable:
         self._removed = found.removed
         if found.missing:
             # A commit without the chain: the next one looks at it as at any other program's.
-            table.alter.add_columns(list(found.missing))
+            table.alter.add_columns(list(found.missing), post_commithook_properties=cleanup(table))
             _check_fit(table, wanted)
 
     def commit(
@@ -240,7 +240,8 @@ class ChainedTable:
         """Delete rows, by a commit without the chain. Raises StoppedError, DeltaError."""
         # Refused after any other commit, for the reason that `compact` has.
         alone = CommitProperties(max_commit_retries=0)
-        self._ready().delete(predicate, commit_properties=alone)
+        table = self._ready()
+        table.delete(predicate, commit_properties=alone, post_commithook_properties=cleanup(table))
 
     def compact(self, file_bytes: int, at_ms: int) -> None:
         """Rewrite small files into larger ones: the same rows. Raises DeltaError, OSError."""
@@ -257,7 +258,7 @@ class ChainedTable:
                 new.copy(group)
         old = [each for group in groups for each in group]
         gone = [each.removed(at_ms, data_change=False) for each in old]
-        store_commit.commit(table, [*gone, *new.closed])
+        store_commit.commit(table, [*gone, *new.closed], hooks=cleanup(table))
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of

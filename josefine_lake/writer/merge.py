@@ -13,11 +13,19 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, Schema, WriterProperties
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    WriterProperties,
+)
 
 from josefine_journal.store_commit import has_deleted_rows
 from josefine_lake.writer.changes import DELETED, Changes
 from josefine_lake.writer.upsert import merged
+from pipelines.model.direct_append import why_not_cleaned
 from pipelines.sinks.table_files import is_plain, stored_files
 
 if TYPE_CHECKING:
@@ -54,8 +62,19 @@ def write(
             columns = pa.schema(table.schema().to_arrow())
             files = merged(folder, stored, changes, columns, removed, columns_max)
     table.create_write_transaction(
-        list(files), "append", Schema.from_arrow(schema), commit_properties=properties
+        list(files),
+        "append",
+        Schema.from_arrow(schema),
+        commit_properties=properties,
+        post_commithook_properties=cleanup(table),
     )
+
+
+def cleanup(table: DeltaTable) -> PostCommitHookProperties:
+    """Whether the log is cleaned up after a commit: not where delta-rs would do so by its default,
+    because it does not read the table's retention."""
+    is_read = not why_not_cleaned(table.metadata().configuration)
+    return PostCommitHookProperties(cleanup_expired_logs=None if is_read else False)
 
 
 def _is_by_delta_rs(table: DeltaTable) -> bool:
@@ -80,7 +99,11 @@ def leave_out_floats(table: DeltaTable, columns_max: int) -> list[str]:
     if floats and left not in (wanted, ""):
         # Not after a commit that nobody has looked at: the merge would be on top of it, too.
         alone = CommitProperties(max_commit_retries=0)
-        table.alter.set_table_properties({INDEXED_BY_NAME: left}, commit_properties=alone)
+        table.alter.set_table_properties(
+            {INDEXED_BY_NAME: left},
+            commit_properties=alone,
+            post_commithook_properties=cleanup(table),
+        )
     return floats
 
 
@@ -112,6 +135,7 @@ def _merge(
                 column_properties=dict.fromkeys(floats, WITHOUT_BOUNDS) or None,
             ),
             commit_properties=properties,
+            post_commithook_properties=cleanup(table),
         )
         .when_matched_delete(f"{gone} AND {later}")
         .when_matched_update({**nulls, **columns}, f"NOT {gone} AND {later}")

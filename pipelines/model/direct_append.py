@@ -58,7 +58,9 @@ _DELTA = "delta."
 _SETTINGS = (
     "spark.databricks.delta.",
     "spark.delta.",  # such as another store of the log
-    "spark.sql.parquet.datetimeRebaseModeInWrite",  # bounds of another calendar
+    # Bounds of another calendar; the second one is an older name of the first.
+    "spark.sql.parquet.datetimeRebaseModeInWrite",
+    "spark.sql.legacy.parquet.datetimeRebaseModeInWrite",
 )
 _WRITER_FEATURES, _READER_FEATURES, _GENERATED = 7, 3, 4
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9_./+=@-]*", re.ASCII)
@@ -141,13 +143,19 @@ def _why_protocol(table: TableRules) -> str:
     return f"it has the feature {asked[0]}" if asked else ""
 
 
+def why_not_cleaned(properties: Mapping[str, str]) -> str:
+    """Why delta-rs would clean the table's log up by its own rules; "" if it does so by these."""
+    for name, obeyed in _OBEYED.items():
+        if name in properties and not obeyed.fullmatch(properties[name]):
+            return f"its property {name} is `{properties[name]}`, which delta-rs does not read"
+    return ""
+
+
 def _why_properties(properties: Mapping[str, str]) -> str:
-    for name, value in properties.items():
+    for name in properties:
         if name.startswith(_DELTA) and name not in FREE_PROPERTIES:
             return f"its property {name} is set"
-        if name in _OBEYED and not _OBEYED[name].fullmatch(value):
-            return f"its property {name} is `{value}`, which delta-rs does not read"
-    return ""
+    return why_not_cleaned(properties)
 
 
 def _why_order(table: TableRules, rows: Fields) -> str:

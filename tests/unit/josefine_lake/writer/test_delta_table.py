@@ -365,6 +365,23 @@ def test_old_log_entries_are_cleaned_up_with_a_checkpoint_and_the_chain_goes_on(
     assert (found.txn_version, found.reached.ends) == (205, {TP: 205})
 
 
+def test_a_log_is_not_cleaned_up_by_another_retention_than_the_tables(tmp_path: Path) -> None:
+    lake, log = tmp_path / "t", tmp_path / "t/_delta_log"
+    table = opened(lake)
+    # Delta for Spark reads that, delta-rs does not and takes 30 days.
+    often = {"delta.logRetentionDuration": "365 days", "delta.checkpointInterval": "3"}
+    DeltaTable(str(lake)).alter.set_table_properties(often)
+    for number in range(1, 8):
+        for path in log.iterdir():
+            then = path.stat().st_mtime - 40 * 86_400
+            os.utime(path, (then, then))
+        commit(table, number)
+        table.compact(1 << 20, 0)
+
+    assert [*log.glob("*.checkpoint.parquet")]
+    assert (log / f"{0:020}.json").exists()
+
+
 def test_a_commit_removes_hadoops_checksum_of_the_last_checkpoint(tmp_path: Path) -> None:
     table = opened(tmp_path / "t")
     stale = tmp_path / "t" / "_delta_log" / "._last_checkpoint.crc"

@@ -187,6 +187,7 @@ def test_only_folders_of_this_machine_without_wishes_of_the_file_get_files() -> 
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed",
         "spark.delta.logStore.file.impl",
         "spark.sql.parquet.datetimeRebaseModeInWrite",
+        "spark.sql.legacy.parquet.datetimeRebaseModeInWrite",
     ):
         assert setting in why_not_here(plain, "/lake/t", ["spark.x", setting])
     delta = "spark.databricks.delta."
