@@ -27,9 +27,7 @@ from josefine_lake.config.table_topic import TableTopic
 from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer import verdicts
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
-from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.delta_table import ChainedTable
-from josefine_lake.writer.ports import File
 from josefine_lake.writer.start import Ready, Topic
 from josefine_lake.writer.state import TableState
 from josefine_lake.writer.table_writer import TableWriter, World
@@ -43,19 +41,6 @@ EARLIEST_LOCAL = -4
 """The first offset that brokers have themselves (KIP-405)."""
 PASSING = {Verdict.LOST_RACE, Verdict.TOPIC_SHORTER}
 """Stops after which this writer, or the one that won, continues by itself."""
-
-
-class ArchiveFile(DataFile):
-    """A data file whose row groups are in the order of partition and offset, so that a reader of a
-    range skips most of them."""
-
-    def _write_group(self) -> None:
-        if self._waiting:
-            rows = pa.Table.from_batches(self._waiting, self._schema)
-            self._waiting = rows.sort_by(
-                [("partition", "ascending"), ("offset", "ascending")]
-            ).to_batches()
-        super()._write_group()
 
 
 class ArchiveReader(TopicReader):
@@ -197,13 +182,9 @@ def archive_writer(
         notes.last = dict(notes.read)
         notes.commit(offsets)
 
-    def open_file(store: Any, schema: Any) -> File:
-        return ArchiveFile(store.folder, schema, store.indexed_columns)
-
     world = replace(
         world_of(table, client, env, reached, stats),
         log=ArchiveReader(client, table.topic),
-        open_file=open_file,
         committed=notes.offsets,
         note_stop=lambda tp, offset, why: None,
     )

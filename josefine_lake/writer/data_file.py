@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
@@ -25,11 +26,15 @@ from pipelines.sinks.parquet_statistics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from pipelines.storage.folders import TableFolder
 
 GROUP_ROWS = 131_072
 GROUP_BYTES = 8 << 20
 """Arrow bytes that wait for a row group. A reader skips whole row groups, a writer holds one."""
+PART_BYTES_MIN = 256 << 10
+"""Arrow bytes of an archive's row group: fewer are not worth its entry in the footer."""
 
 
 class DataFile:
@@ -99,10 +104,31 @@ class DataFile:
 
     def _write_group(self) -> None:
         if self._waiting:
-            rows = pa.Table.from_batches(self._waiting, self._schema)
-            self._unseen.add(rows)
-            self._writer.write_table(rows, row_group_size=self.rows)
+            for rows in self._parts(pa.Table.from_batches(self._waiting, self._schema)):
+                self._unseen.add(rows)
+                self._writer.write_table(rows, row_group_size=self.rows)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+
+    def _parts(self, rows: Any) -> Iterable[Any]:
+        """The row groups to write of the rows that waited."""
+        return (rows,)
+
+
+class ArchiveFile(DataFile):
+    """A data file whose row groups are in the order of partition and offset, each of one partition
+    or of some small ones: a reader of a range decodes few rows of other partitions."""
+
+    def _parts(self, rows: Any) -> Iterator[Any]:
+        rows = rows.sort_by([("partition", "ascending"), ("offset", "ascending")])
+        partitions = rows.column("partition").to_numpy()
+        ends = [*(np.flatnonzero(np.diff(partitions)) + 1).tolist(), rows.num_rows]
+        start = 0
+        for end in ends:
+            part = rows.slice(start, end - start)
+            # The last one may be smaller.
+            if part.nbytes >= PART_BYTES_MIN or end == rows.num_rows:
+                yield part
+                start = end
 
 
 def _opened(folder: TableFolder, name: str) -> Any:

@@ -26,6 +26,7 @@ from josefine_journal.store_commit import has_deleted_rows
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
+from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import INDEXED_BY_NAME, cleanup, write
@@ -72,10 +73,13 @@ class ChainedTable:
         evolution: Evolution = Evolution.NONE,
         *,
         merges: bool = False,
+        new_file: type[DataFile] = DataFile,
     ) -> None:
-        """`merges`: commits change and delete rows, which not every table allows."""
+        """`merges`: commits change and delete rows, which not every table allows. `new_file`: the
+        class of files, also of rewritten ones."""
         self._merges = merges
         self.folder = folder
+        self.new_file = new_file
         self.link = link
         self._evolution = evolution
         self.indexed_columns = INDEXED_COLUMNS
@@ -253,7 +257,8 @@ class ChainedTable:
             return
         schema = pa.schema(table.schema().to_arrow())
         # Twice the size: a group that is made one file has less than that.
-        with Rewrite(self.folder, schema, self.indexed_columns, 2 * file_bytes, at_ms) as new:
+        columns_max, size = self.indexed_columns, 2 * file_bytes
+        with Rewrite(self.folder, schema, columns_max, size, at_ms, self.new_file) as new:
             for group in groups:
                 new.copy(group)
         old = [each for group in groups for each in group]

@@ -25,11 +25,17 @@ class Rewrite:
     context manager: an error removes all of them."""
 
     def __init__(
-        self, folder: TableFolder, schema: pa.Schema, columns_max: int, file_bytes: int, at_ms: int
+        self,
+        folder: TableFolder,
+        schema: pa.Schema,
+        columns_max: int,
+        file_bytes: int,
+        at_ms: int,
+        new_file: type[DataFile] = DataFile,
     ) -> None:
         """`file_bytes`: the size from which a file is closed."""
         self._folder, self._schema, self._columns_max = folder, schema, columns_max
-        self._file_bytes, self._at_ms = file_bytes, at_ms
+        self._file_bytes, self._at_ms, self._new_file = file_bytes, at_ms, new_file
         self._files: list[DataFile] = []
         self._open: DataFile | None = None
         self.closed: list[AddAction] = []
@@ -47,7 +53,7 @@ class Rewrite:
         if not rows.num_rows:
             return
         if self._open is None:
-            self._open = DataFile(self._folder, self._schema, self._columns_max)
+            self._open = self._new_file(self._folder, self._schema, self._columns_max)
             self._files.append(self._open)
         self._open.add(rows)
         if self._open.size >= self._file_bytes:

@@ -18,7 +18,7 @@ from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer import failpoints, verdicts
 from josefine_lake.writer.changes import PendingChanges
 from josefine_lake.writer.columns import order_of
-from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.data_file import ArchiveFile, DataFile
 from josefine_lake.writer.delta_table import ChainedTable
 from josefine_lake.writer.ports import File
 from josefine_lake.writer.table_writer import World
@@ -65,7 +65,7 @@ def world_of(
     def open_file(store: Any, schema: Any) -> File:
         if store is main and table.mode is Mode.UPSERT:
             return PendingChanges(table.keys, order_of(table))
-        return DataFile(store.folder, schema, store.indexed_columns)
+        return store.new_file(store.folder, schema, store.indexed_columns)
 
     return World(
         log=TopicReader(client, table.topic),
@@ -110,7 +110,8 @@ def _table(
 ) -> ChainedTable:
     folder = opened(table, folders, where)
     link = Link(pipeline=name.pipeline, sink=name.sink, run=run)
-    return ChainedTable(folder, link, evolution, merges=merges)
+    new_file = ArchiveFile if table.is_archive else DataFile
+    return ChainedTable(folder, link, evolution, merges=merges, new_file=new_file)
 
 
 def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:

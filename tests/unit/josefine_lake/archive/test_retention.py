@@ -21,8 +21,9 @@ from josefine_lake.archive.retention import (
     is_expired,
     predicate,
 )
-from josefine_lake.archive.writer import ArchiveFile, ArchiveWriter
+from josefine_lake.archive.writer import ArchiveWriter
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
+from josefine_lake.writer.data_file import ArchiveFile
 from josefine_lake.writer.delta_table import ChainedTable
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.offset_chain import Commit, Tip
