@@ -22,6 +22,7 @@ from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
+from josefine_broker.compose.admin import Observed, admin_server, register_all
 from josefine_broker.compose.log_storage import LogStorage
 from josefine_broker.compose.routes import fetch_shortcut, produce_turn, routes
 from josefine_broker.compose.security import Securing
@@ -68,7 +69,6 @@ from josefine_broker.host.engine_host import EngineHost, Hooks
 from josefine_broker.host.escaped_errors import FirstFailure, stop_on_broken_invariants
 from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.admin_http import AdminServer
 from josefine_broker.host.net.connection_host import Host
 from josefine_broker.host.net.server import Bound, Server, bind
 from josefine_broker.host.net.text_connection import TextHost
@@ -80,21 +80,6 @@ from josefine_broker.host.replica_manager import Hosting
 from josefine_broker.host.slow_start_notice import tell_meanwhile
 from josefine_broker.host.ticker import Duty, Ticker
 from josefine_broker.host.worker import Worker
-from josefine_broker.observe.client_metrics import register_client_metrics
-from josefine_broker.observe.cluster import chain_view, cluster_view
-from josefine_broker.observe.debug import debug_view
-from josefine_broker.observe.group_metrics import register_group_metrics
-from josefine_broker.observe.health import health_checks
-from josefine_broker.observe.local import local_view
-from josefine_broker.observe.metrics import (
-    register_archive_metrics,
-    register_cleaner_metrics,
-    register_cluster_metrics,
-    register_healing_metrics,
-    register_metrics,
-    register_server_metrics,
-)
-from josefine_broker.observe.process_metrics import register_process_metrics
 from josefine_broker.observe.storage import FailedLogs, look_at_storage
 from josefine_broker.text.front import new_front
 from josefine_broker.text.session import Session
@@ -176,7 +161,11 @@ class Node:
             raft_bound,
         )
         server = self._server_of(ctx, ticker)
-        await self._start_admin(engine, manager, upkeep, server, ticker, replicator, admin_bound)
+        seen = Observed(
+            *(self.config.broker, engine, manager, upkeep, server, ticker, replicator),
+            *(self._securing, self._tracing),
+        )
+        await self._start_admin(seen, admin_bound)
         await engine.rebuild(say)
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         admin_url = self._admin_url(admin_bound)
@@ -411,51 +400,14 @@ class Node:
         if self._server is not None:
             self._server.close_idle(self._clock.monotonic_ms())
 
-    async def _start_admin(
-        self,
-        engine: EngineHost,
-        manager: LogManager,
-        upkeep: Upkeep,
-        server: Server,
-        ticker: Ticker,
-        replicator: Replicator,
-        bound: Bound | None,
-    ) -> None:
-        broker, ctx = engine.broker, engine.broker.ctx
-        register_metrics(self._metrics, ctx, manager)
-        register_server_metrics(self._metrics, server, ticker)
-        register_cleaner_metrics(self._metrics, upkeep.cleaner)
-        register_healing_metrics(self._metrics, upkeep.damaged, upkeep.repairs, upkeep.scrub)
-        register_archive_metrics(self._metrics, upkeep.archives.ends)
-        register_cluster_metrics(self._metrics, engine, replicator.lag)
-        register_group_metrics(self._metrics, ctx)
-        register_client_metrics(self._metrics, ctx)
-        register_process_metrics(self._metrics, self.config.broker)
-        self._securing.register_metrics(self._metrics, ctx.clients.authorizer)
-        self._tracing.register_metrics(self._metrics)
+    async def _start_admin(self, seen: Observed, bound: Bound | None) -> None:
+        register_all(self._metrics, seen)
         if bound is None:
             return
-        # Pages get functions, not values: each request reads the state of its own moment.
-        admin = AdminServer(
-            self._metrics,
-            health_checks(
-                *(broker, server, self.config.broker, manager),
-                *(upkeep.cleaner, upkeep.repairs, upkeep.archives.ends),
-            ),
-            lambda: {"broker_id": ctx.broker_id, "cluster_id": ctx.image.cluster_id},
-            {
-                "/cluster": lambda _query: cluster_view(broker),
-                "/cluster/chain": lambda query: chain_view(broker, query),
-                "/cluster/local": lambda query: local_view(ctx, query),
-                **upkeep.pages(),
-            },
-            self._securing.door(ctx, self._metrics.connections),
-            {"/debug": lambda query: debug_view(ctx, server, query)},
-            upkeep.actions(),
-        )
+        admin = admin_server(self._metrics, seen)
         self._undo.push_async_callback(admin.stop)
         await admin.start(
-            bound.socket, self._securing.admin, partial(server.handshake_failed, "admin")
+            bound.socket, self._securing.admin, partial(seen.server.handshake_failed, "admin")
         )
 
     def _announce(

@@ -7,7 +7,6 @@ generator.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from types import TracebackType
 from typing import Any
 
 from josefine_broker.client.io_asyncio import AsyncClient
@@ -42,12 +41,7 @@ class BlockingJournals:
     def __enter__(self) -> "BlockingJournals":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -61,16 +61,6 @@ def behind(placed: Placed, last: Last | None) -> Last | None:
             return last
 
 
-def accepted(actions: Iterable[Placed], last: Last | None) -> list[Placed]:
-    """The valid actions; `last` is the journal's state before them."""
-    taken = []
-    for placed in actions:
-        if counts(placed, last):
-            last = behind(placed, last)
-            taken.append(placed)
-    return taken
-
-
 def reduced(actions: Iterable[Placed]) -> list[Placed]:
     """The fewest of the valid actions that lead to the same store as all of them."""
     kept: list[Placed] = []

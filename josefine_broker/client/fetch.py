@@ -29,7 +29,6 @@ CONSUMER_REPLICA_ID = -1
 NO_SESSION_ID = 0
 NO_SESSION_EPOCH = -1
 READ_UNCOMMITTED = 0
-READ_COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

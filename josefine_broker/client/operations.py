@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import TopicPartition
@@ -26,8 +26,6 @@ from josefine_broker.client.retry import Action, action_for
 from josefine_broker.client.session import Attempts, Session
 from josefine_broker.wire import apis
 from josefine_broker.wire import entities as e
-
-T = TypeVar("T")
 
 TOPIC_NAMES = "1 to 249 of a-z A-Z 0-9 . _ -, and neither '.' nor '..'"
 

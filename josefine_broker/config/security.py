@@ -130,6 +130,13 @@ Principals = Annotated[
     BeforeValidator(_parse_principals),
     PlainSerializer(list, return_type=list[str]),
 ]
+KeyFile = Annotated[
+    Path | None, Field(description="Its private key; null: in the certificate's file.")
+]
+KeyPassword = Annotated[
+    Secret | None,
+    Field(description="Place of the key's password, as file:PATH or env:NAME; null: it has none."),
+]
 
 
 class ListenerTls(Section):
@@ -171,13 +178,8 @@ class TlsSection(Section):
         description="This broker's certificate, followed by its intermediates. Required"
         " if a listener uses SSL.",
     )
-    key: Path | None = Field(
-        default=None, description="Its private key; null: in the certificate's file."
-    )
-    key_password: Secret | None = Field(
-        default=None,
-        description="Place of the key's password, as file:PATH or env:NAME; null: it has none.",
-    )
+    key: KeyFile = None
+    key_password: KeyPassword = None
     ca: Path | None = Field(
         default=None,
         description="Certificates of the trusted authorities of clients (client_auth) and brokers"
@@ -238,13 +240,8 @@ class RaftTlsSection(Section):
         " that the others dial (raft.voters, raft.advertised). null: Raft is plaintext, and anyone"
         " who reaches raft.listener can pretend to be a broker.",
     )
-    key: Path | None = Field(
-        default=None, description="Its private key; null: in the certificate's file."
-    )
-    key_password: Secret | None = Field(
-        default=None,
-        description="Place of the key's password, as file:PATH or env:NAME; null: it has none.",
-    )
+    key: KeyFile = None
+    key_password: KeyPassword = None
     ca: Path | None = Field(
         default=None,
         description="Certificates of the trusted authorities of brokers; required with a"

@@ -17,7 +17,7 @@ from josefine_broker.wire.fetch import (
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.shared import (
     read_node_endpoints,
-    read_topic,
+    read_topics,
     slice_of,
     write_node_endpoints,
 )
@@ -129,19 +129,11 @@ def decode_response(buf: Buffer, pos: int, version: int) -> tuple[FetchResponse,
 def _decode_response_flexible(buf: Buffer, pos: int, version: int) -> tuple[FetchResponse, int]:
     by_id = version >= ID_SINCE
     top = _TOP.unpack_from(buf, pos)
-    topic_count, pos = p.read_compact_count(buf, pos + _TOP.size)
-    topics = []
-    for _ in range(topic_count):
-        name, topic_id, pos = read_topic(buf, pos, by_id)
-        count, pos = p.read_compact_count(buf, pos)
-        partitions = []
-        for _ in range(count):
-            part, pos = _decode_result_flexible(buf, pos)
-            partitions.append(part)
-        pos = p.skip_tags(buf, pos)
-        topics.append(FetchTopicResponse(name, topic_id, tuple(partitions)))
+    topics, pos = read_topics(
+        buf, pos + _TOP.size, by_id, _decode_result_flexible, FetchTopicResponse
+    )
     endpoints, pos = read_node_endpoints(buf, pos)
-    return FetchResponse._make((*top, tuple(topics), endpoints)), pos
+    return FetchResponse._make((*top, topics, endpoints)), pos
 
 
 def _decode_result_flexible(buf: Buffer, pos: int) -> tuple[FetchPartitionResponse, int]:

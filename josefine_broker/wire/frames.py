@@ -155,11 +155,6 @@ class FrameBuffer:
         self._frame_bytes_max = frame_bytes_max
 
     @property
-    def pending_bytes(self) -> int:
-        """Bytes of an incomplete frame: not zero at the end of a stream means it was cut."""
-        return self._end - self._start
-
-    @property
     def large_bytes(self) -> int:
         """Memory that the started large frame may take until it is complete; 0: there is none."""
         if self._end - self._start < _PREFIX:

@@ -15,7 +15,7 @@ from josefine_broker.wire.produce import (
     ProduceTopicResponse,
     RecordError,
 )
-from josefine_broker.wire.shared import read_node_endpoints, read_topic, write_node_endpoints
+from josefine_broker.wire.shared import read_node_endpoints, read_topics, write_node_endpoints
 
 FLEXIBLE_SINCE = APIS[PRODUCE].flexible_since
 
@@ -154,20 +154,10 @@ def decode_response(buf: Buffer, pos: int, version: int) -> tuple[ProduceRespons
 
 
 def _decode_response_flexible(buf: Buffer, pos: int, *, by_id: bool) -> tuple[ProduceResponse, int]:
-    topic_count, pos = p.read_compact_count(buf, pos)
-    topics = []
-    for _ in range(topic_count):
-        name, topic_id, pos = read_topic(buf, pos, by_id)
-        count, pos = p.read_compact_count(buf, pos)
-        partitions = []
-        for _ in range(count):
-            part, pos = _decode_result_flexible(buf, pos)
-            partitions.append(part)
-        pos = p.skip_tags(buf, pos)
-        topics.append(ProduceTopicResponse(name, topic_id, tuple(partitions)))
+    topics, pos = read_topics(buf, pos, by_id, _decode_result_flexible, ProduceTopicResponse)
     throttle_ms = _INT32.unpack_from(buf, pos)[0]
     endpoints, pos = read_node_endpoints(buf, pos + 4)
-    return ProduceResponse(tuple(topics), throttle_ms, endpoints), pos
+    return ProduceResponse(topics, throttle_ms, endpoints), pos
 
 
 def _decode_result_flexible(buf: Buffer, pos: int) -> tuple[ProducePartitionResponse, int]:

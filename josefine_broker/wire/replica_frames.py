@@ -52,7 +52,6 @@ _ANSWER = Struct(">iBihiB")
 # Topic id, partitions; index, error, watermark, stable and start offset, aborted, replica.
 _RESULT = Struct(">16sBihqqqBi")
 _RECORDS_AT = _ANSWER.size + _RESULT.size
-_LENGTH = Struct(">i")
 _ONE_ANSWER = Struct(f">i{_ANSWER.format[1:]}{_RESULT.format[1:]}")
 _NO_ANSWER = Struct(f">i{_ANSWER.format[1:]}B")
 _TAIL = b"\0\0\0"

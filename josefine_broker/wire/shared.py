@@ -1,12 +1,16 @@
 """Code shared by the hand-written Produce and Fetch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from josefine_broker.base.errors import CorruptData
 from josefine_broker.wire import primitives as p
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.produce import NodeEndpoint
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 _INT32 = p.INT32
 
@@ -18,6 +22,28 @@ def read_topic(buf: Buffer, pos: int, by_id: bool) -> tuple[str, UUID | None, in
         return "", topic_id, pos
     name, pos = p.read_compact_string(buf, pos)
     return name, None, pos
+
+
+def read_topics(
+    buf: Buffer,
+    pos: int,
+    by_id: bool,
+    read_partition: Callable[[Buffer, int], tuple[P, int]],
+    topic_of: Callable[[str, UUID | None, tuple[P, ...]], T],
+) -> tuple[tuple[T, ...], int]:
+    """(topics, next position) of a Produce or Fetch response in a flexible version."""
+    topic_count, pos = p.read_compact_count(buf, pos)
+    topics = []
+    for _ in range(topic_count):
+        name, topic_id, pos = read_topic(buf, pos, by_id)
+        count, pos = p.read_compact_count(buf, pos)
+        partitions = []
+        for _ in range(count):
+            part, pos = read_partition(buf, pos)
+            partitions.append(part)
+        pos = p.skip_tags(buf, pos)
+        topics.append(topic_of(name, topic_id, tuple(partitions)))
+    return tuple(topics), pos
 
 
 def slice_of(buf: Buffer, pos: int, size: int) -> tuple[memoryview | None, int]:

@@ -21,7 +21,6 @@ from josefine_broker.records.builder import Record
 from josefine_cli.base.errors import UserError
 from josefine_cli.mirror.plan import Ends
 
-RANGE_OFFSETS = 1_000_000
 _EPOCH_END = LENGTH_OVERHEAD_BYTES + 4
 _Batch = tuple[int, int, bytes]
 """Base offset, end offset, and the digest of the batch without its leader epoch."""

@@ -36,7 +36,7 @@ from josefine_lake.writer.vacuum import delete, expired
 from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, Stop, Tip, Verdict
-from pipelines.exactly_once.other_chains import OtherChain, name_of
+from pipelines.exactly_once.other_chains import OtherChain
 from pipelines.model.direct_append import TableRules
 from pipelines.sinks.commits import (
     Link,
@@ -360,12 +360,6 @@ def _stop(detail: str) -> StoppedError:
 def reached(found: Found) -> TopicOffsets:
     """The offsets of a chain's newest commit; none if it has none that can be read."""
     return found.reached if isinstance(found, Tip) else TopicOffsets()
-
-
-def owner(app_id: str) -> str:
-    """The name of a chain, for a message."""
-    name = name_of(app_id)
-    return app_id if name is None else str(name)
 
 
 def _indexed_columns(properties: Mapping[str, str]) -> int:

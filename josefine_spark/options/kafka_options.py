@@ -15,6 +15,23 @@ _PLAINTEXT = "kafka.security.protocol is PLAINTEXT, which needs none"
 _OWN_SOCKETS = "connections are the connector's own"
 _METADATA = "metadata is requested before each batch"
 
+_IGNORED_BY_BOTH = {
+    "kafka.receive.buffer.bytes": _OWN_SOCKETS,
+    "kafka.send.buffer.bytes": _OWN_SOCKETS,
+    "kafka.connections.max.idle.ms": _OWN_SOCKETS,
+    "kafka.socket.connection.setup.timeout.ms": _OWN_SOCKETS,
+    "kafka.socket.connection.setup.timeout.max.ms": _OWN_SOCKETS,
+    "kafka.client.dns.lookup": _OWN_SOCKETS,
+    "kafka.auto.include.jmx.reporter": _NO_JAVA,
+    "kafka.enable.metrics.push": _NO_JAVA,
+    "kafka.metric.reporters": _NO_JAVA,
+    "kafka.metrics.*": _NO_JAVA,
+    "kafka.security.providers": _NO_JAVA,
+    "kafka.ssl.*": _PLAINTEXT,
+    "kafka.sasl.*": _PLAINTEXT,
+}
+"""Option → why it has no effect on a read or a write."""
+
 IGNORED_BY_SOURCE = {
     "fetchOffset.numRetries": _DEADLINE,
     "fetchOffset.retryIntervalMs": _DEADLINE,
@@ -37,24 +54,12 @@ IGNORED_BY_SOURCE = {
     "kafka.retry.backoff.max.ms": _DEADLINE,
     "kafka.reconnect.backoff.ms": _DEADLINE,
     "kafka.reconnect.backoff.max.ms": _DEADLINE,
-    "kafka.receive.buffer.bytes": _OWN_SOCKETS,
-    "kafka.send.buffer.bytes": _OWN_SOCKETS,
-    "kafka.connections.max.idle.ms": _OWN_SOCKETS,
-    "kafka.socket.connection.setup.timeout.ms": _OWN_SOCKETS,
-    "kafka.socket.connection.setup.timeout.max.ms": _OWN_SOCKETS,
-    "kafka.client.dns.lookup": _OWN_SOCKETS,
     "kafka.metadata.max.age.ms": _METADATA,
     "kafka.metadata.recovery.strategy": _METADATA,
     "kafka.metadata.recovery.rebootstrap.trigger.ms": _METADATA,
     "kafka.allow.auto.create.topics": "reading creates no topic",
     "kafka.exclude.internal.topics": "a pattern never matches an internal topic",
-    "kafka.auto.include.jmx.reporter": _NO_JAVA,
-    "kafka.enable.metrics.push": _NO_JAVA,
-    "kafka.metric.reporters": _NO_JAVA,
-    "kafka.metrics.*": _NO_JAVA,
-    "kafka.security.providers": _NO_JAVA,
-    "kafka.ssl.*": _PLAINTEXT,
-    "kafka.sasl.*": _PLAINTEXT,
+    **_IGNORED_BY_BOTH,
 }
 """Option → why it has no effect on a read."""
 
@@ -96,23 +101,11 @@ IGNORED_BY_SINK = {
     "kafka.reconnect.backoff.max.ms": _DELIVERY,
     "kafka.partitioner.adaptive.partitioning.enable": _TURNS,
     "kafka.partitioner.availability.timeout.ms": _TURNS,
-    "kafka.receive.buffer.bytes": _OWN_SOCKETS,
-    "kafka.send.buffer.bytes": _OWN_SOCKETS,
-    "kafka.connections.max.idle.ms": _OWN_SOCKETS,
-    "kafka.socket.connection.setup.timeout.ms": _OWN_SOCKETS,
-    "kafka.socket.connection.setup.timeout.max.ms": _OWN_SOCKETS,
-    "kafka.client.dns.lookup": _OWN_SOCKETS,
     "kafka.metadata.max.age.ms": _LEADERS,
     "kafka.metadata.max.idle.ms": _LEADERS,
     "kafka.metadata.recovery.strategy": _LEADERS,
     "kafka.metadata.recovery.rebootstrap.trigger.ms": _LEADERS,
-    "kafka.auto.include.jmx.reporter": _NO_JAVA,
-    "kafka.enable.metrics.push": _NO_JAVA,
-    "kafka.metric.reporters": _NO_JAVA,
-    "kafka.metrics.*": _NO_JAVA,
-    "kafka.security.providers": _NO_JAVA,
-    "kafka.ssl.*": _PLAINTEXT,
-    "kafka.sasl.*": _PLAINTEXT,
+    **_IGNORED_BY_BOTH,
 }
 """Option → why it has no effect on a write."""
 

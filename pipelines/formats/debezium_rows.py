@@ -231,7 +231,7 @@ def _no_row(envelope: Column, *, may_lack_before: bool) -> Column:
 
 
 def position(source: Column, names: Collection[str]) -> Column:
-    """The position, null if there is none: the twin of `position_of`, over the same table.
+    """The position, null if there is none; the tests compare it with Python over the same table.
     `names`: the fields of `source`."""
     from pyspark.sql import functions as F  # noqa: N812
 

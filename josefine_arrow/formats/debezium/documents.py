@@ -44,10 +44,3 @@ PLAIN = (
 )
 """Regular expressions in this order; each match is replaced by its only group. Python and Java read
 them alike."""
-
-
-def plain(document: str) -> str:
-    """A document as plain JSON. Total: another text stays as it is."""
-    for pattern in PLAIN:
-        document = re.sub(pattern, lambda match: match[1], document)
-    return document

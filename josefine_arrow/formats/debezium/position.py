@@ -18,12 +18,11 @@ takes its place. SQL Server: the same by commit LSN; a snapshot has no change LS
 the changes of that commit. MongoDB: the second and the ordinal of the oplog's timestamp. Two
 changes with equal positions (copies, two changes of one transaction) are ordered by the offset.
 
-The table is evaluated twice: here, and as columns of Spark in `pipelines/formats`.
+The table is evaluated as columns of Spark in `pipelines/formats`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -112,24 +111,3 @@ def malformed(part: Part) -> tuple[str, str]:
     """The reason for a field that is no such number, before and after the found text."""
     named = " or ".join(f"`source.{name}`" for name in part.fields)
     return f"{NO_POSITION}{named} is `", f"`: expected {part.expected}"
-
-
-def position_of(source: Mapping[str, object]) -> tuple[str | None, str | None]:
-    """(the position, None) or (None, the reason why there is none). Total."""
-    connector = source.get("connector")
-    if connector is None:
-        return None, NO_CONNECTOR
-    parts = CONNECTORS.get(str(connector))
-    if parts is None:
-        return None, unknown_connector(str(connector))
-    found = []
-    for part in parts:
-        said = [str(source[name]) for name in part.fields if source.get(name) is not None]
-        text = next((each for each in said if each.lower() not in ABSENT), part.default)
-        if text is None:
-            return None, missing(part)
-        match = re.match(part.pattern, text)
-        if match is None:
-            return None, text.join(malformed(part))
-        found.append(match[1].lower().rjust(part.width, "0"))
-    return SEPARATOR.join(found), None

@@ -12,7 +12,6 @@ from enum import Enum
 
 from josefine_broker.base.durations import duration_ms
 
-INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 Value = bool | int | float | str | tuple[str, ...]
@@ -120,16 +119,6 @@ def choices(*allowed: str) -> Check:
         assert isinstance(value, tuple)
         if not set(value) <= set(allowed):
             raise ValueError(f"must be a list of {', '.join(allowed)}, or empty")
-
-    return check
-
-
-def off(why: str) -> Check:
-    """A boolean that cannot be true."""
-
-    def check(value: Value) -> None:
-        if value:
-            raise ValueError(f"must be false: {why}")
 
     return check
 

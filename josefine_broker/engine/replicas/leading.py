@@ -30,7 +30,7 @@ SILENT_WAITS = 3
 
 
 def isr_check_ms(ctx: Context) -> int:
-    """How often `check_isrs` must be called: four times per lag time, but at most once a
+    """How often `isr_steps` must be run: four times per lag time, but at most once a
     second."""
     return max(50, min(1_000, ctx.settings.replica_fetch.lag_time_max_ms // 4))
 
@@ -166,12 +166,6 @@ def brokers_changed(ctx: Context) -> None:
                 hosted.partition.advance_high_watermark(hosted.log.durable_end_offset)
                 moved.append(tp)
     wake_all(ctx, moved)
-
-
-def check_isrs(ctx: Context) -> None:
-    """Run `isr_steps` without interruption."""
-    for _ in isr_steps(ctx):
-        pass
 
 
 def isr_steps(ctx: Context) -> Iterator[object]:

@@ -200,27 +200,6 @@ class LogManager:
             raise CorruptData(f"{path} belongs to {topic_partition}")
         return FoundPartition(topic_partition=topic_partition, topic_id=topic_id)
 
-    def open_log(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: TopicId,
-        config: LogConfig,
-        now_ms: int,
-        *,
-        on_snapshot: Callable[[bytes], None] | None = None,
-        on_batch: OnBatch | None = None,
-    ) -> PartitionLog:
-        """The partition's log, opened and recovered, or created.
-
-        A directory left by an earlier topic of the same name (another id) is deleted first.
-        Raises CorruptData, OSError.
-        """
-        log = self.recover_log(
-            topic_partition, topic_id, config, now_ms, on_snapshot=on_snapshot, on_batch=on_batch
-        )
-        self.adopt(topic_partition, log)
-        return log
-
     def look(self, topic_partition: TopicPartition) -> FoundDirectory:
         """Read the partition's directory and the identity in it. Raises CorruptData."""
         directory = str(topic_partition)
@@ -250,8 +229,10 @@ class LogManager:
         keeps_tail: bool = False,
         found: FoundDirectory | None = None,
     ) -> PartitionLog:
-        """Like `open_log`, on any thread: to be adopted or abandoned. `is_damaged`, `is_verified`
-        and `keeps_tail`: see PartitionLog. `found`: what `look` has just returned."""
+        """The partition's log, opened and recovered, or created; on any thread: to be adopted or
+        abandoned. A directory left by an earlier topic of the same name (another id) is deleted
+        first. `is_damaged`, `is_verified` and `keeps_tail`: see PartitionLog. `found`: what `look`
+        has just returned. Raises CorruptData, OSError."""
         directory = str(topic_partition)
         found = found or self.look(topic_partition)
         # A topic deleted and created again has a new id: old records must not appear in it.

@@ -24,7 +24,7 @@ from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.metadata_quorum.apply_committed import resume, to_be_hosted
 from josefine_broker.engine.ports import work_at_once
 from josefine_broker.engine.replicas.catching_up import CatchUps
-from josefine_broker.engine.replicas.leading import check_isrs, isr_check_ms
+from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
 from josefine_broker.engine.replicas.limited import note_unsynced
 from josefine_broker.engine.replicas.repair.repairs import Repairs
 from josefine_broker.engine.replicas.synced import log_synced
@@ -304,7 +304,7 @@ class Process:
         self.repairs.step()
         self.touches_links |= next(iter(self.repairs), None) is not None  # as `_take_role`
         self.catch_ups.step()
-        check_isrs(self.ctx)
+        list(isr_steps(self.ctx))
         tick_transactions(self.ctx)
         now_ms = self.clock.monotonic_ms()
         if now_ms - self._duty_ms >= CHECKPOINT_MS:

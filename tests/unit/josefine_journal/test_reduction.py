@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from josefine_journal.actions import Action, Append, Delete, Mark, PayloadType, Purge, SeqRange
 from josefine_journal.events import SeqNr
-from josefine_journal.reduction import Last, Placed, accepted, behind, reduced
+from josefine_journal.reduction import Last, Placed, behind, counts, reduced
 
 
 def append(first: int, last: int, expected: int | None = None) -> Append:
@@ -22,6 +22,16 @@ def delete(to: int) -> Delete:
 
 def placed(actions: list[Action]) -> list[Placed]:
     return [Placed(offset=offset, action=action) for offset, action in enumerate(actions)]
+
+
+def accepted(actions: list[Placed], last: Last | None) -> list[Placed]:
+    """The valid actions; `last` is the journal's state before them."""
+    taken = []
+    for placed in actions:
+        if counts(placed, last):
+            last = behind(placed, last)
+            taken.append(placed)
+    return taken
 
 
 MARK, PURGE = Mark(id="m"), Purge()

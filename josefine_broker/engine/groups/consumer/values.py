@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.groups.consumer.states import (
     ConsumerGroupEvent,
     ConsumerGroupState,
@@ -22,7 +21,6 @@ from josefine_broker.engine.groups.consumer.states import (
 )
 
 JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 AWAY_EPOCH = -2
 """A static member's process has stopped, and its next one is expected (KIP-848)."""
 NO_MEMBER = ""
@@ -231,6 +229,3 @@ def by_topic(parts: Parts) -> list[tuple[UUID, tuple[int, ...]]]:
     for topic_id, index in sorted(parts):
         found.setdefault(topic_id, []).append(index)
     return [(topic_id, tuple(indexes)) for topic_id, indexes in found.items()]
-
-
-OK = ErrorCode.none

@@ -35,7 +35,7 @@ from josefine_broker.engine.metadata_quorum.apply_committed import apply_block
 from josefine_broker.engine.partition.replica_fetch import FetchLimits, ReplicaFetcher
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.following import hear
-from josefine_broker.engine.replicas.leading import check_isrs
+from josefine_broker.engine.replicas.leading import isr_steps
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.host.log.log_manager import LogManager
@@ -374,7 +374,7 @@ class Replicas:
 
     def check_isrs(self) -> None:
         for ctx in list(self.ctx.values()):
-            check_isrs(ctx)
+            list(isr_steps(ctx))
 
     # Replication.
 

@@ -20,7 +20,7 @@ from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Encoded, Parked
 from josefine_broker.engine.replicas.following import hear
-from josefine_broker.engine.replicas.leading import check_isrs
+from josefine_broker.engine.replicas.leading import isr_steps
 from josefine_broker.engine.replicas.plain_batches import append_groups
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.host.net.dispatch import Peer
@@ -106,7 +106,7 @@ class Side:
         self.cluster.clock.elapsed_ms += ms
         self.ctx.parked.tick(self.ctx.clock.monotonic_ms())
         self.ctx.parked.run_completed()
-        check_isrs(self.ctx)
+        list(isr_steps(self.ctx))
         self.ctx.parked.run_completed()
 
     def delete(self, index: int) -> None:

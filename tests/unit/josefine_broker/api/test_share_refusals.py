@@ -93,29 +93,33 @@ def test_coordinator_is_found_by_kafkas_name_of_a_share_partition() -> None:
 class Store:
     """Takes the writes of share states. Mutable."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.outcome: Outcome | None = None
         """Why it refuses them; None: it does not."""
-        self.tried_ms: list[int] = []
-        """When they came."""
-        monkeypatch.setattr(share_partitions_host, "write_state", self.write)
+        self.refused_ms: list[int] = []
+        """When it refused one."""
 
     def write(self, ctx: Context, key: ShareKey, state: ShareState, heard: Heard) -> None:
-        self.tried_ms.append(ctx.clock.monotonic_ms())
         if self.outcome is None:
             write_state(ctx, key, state, heard)
         else:
+            self.refused_ms.append(ctx.clock.monotonic_ms())
             heard(self.outcome)
 
 
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store of the broker's share states; it works until it gets an outcome."""
+    store = Store()
+    monkeypatch.setattr(share_partitions_host, "write_state", store.write)
+    return store
+
+
 @pytest.mark.parametrize("code", sorted(TRANSIENT))
-def test_answers_wait_until_their_share_coordinator_is_back(
-    code: ErrorCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_wait_until_their_share_coordinator_is_back(code: ErrorCode, store: Store) -> None:
     world, a = sharing(b"v0", b"v1")
     b = Sharer(world, "b").join()
     a.fetch()
-    store = Store(monkeypatch)
     store.outcome = Outcome(None, code)
     waiting = a.acknowledge((0, 0, ACCEPT))
     later = a.fetch((1, 1, RELEASE))
@@ -131,13 +135,12 @@ def test_answers_wait_until_their_share_coordinator_is_back(
 
 
 def test_repeated_write_that_arrives_late_lowers_no_delivery_count(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """A write got no answer and was repeated, and arrives after newer ones. The next leader must
     know of all deliveries, or the record is delivered more often than its group allows."""
     world, a = sharing(b"v0")
     late: list[tuple[ShareKey, ShareState]] = []
-    store = Store(monkeypatch)
 
     def lose(ctx: Context, key: ShareKey, state: ShareState, heard: Heard) -> None:
         late.append((key, state))
@@ -161,21 +164,18 @@ def test_repeated_write_that_arrives_late_lowers_no_delivery_count(
     assert got(a.fetch()) == [(0, 0, 3)]
 
 
-def test_answers_that_cannot_be_stored_in_time_do_not_count(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_answers_that_cannot_be_stored_in_time_do_not_count(store: Store) -> None:
     world, a = sharing(b"v0")
     a.fetch()
-    store = Store(monkeypatch)
     store.outcome = UNKNOWN
     waiting = a.acknowledge((0, 0, ACCEPT))
     assert isinstance(waiting, Parked)
     while not waiting.done:
         world.advance(RETRY_MS)
     assert ErrorCode.coordinator_not_available in set(codes(waiting.response))
-    begun_ms = store.tried_ms[0]
+    begun_ms = store.refused_ms[0]
     pauses = [0, 500, 1_500, 3_500, 5_500, 7_500, 9_500, 11_500, 13_500]
-    assert [each - begun_ms for each in store.tried_ms] == pauses
+    assert [each - begun_ms for each in store.refused_ms] == pauses
     # It has the record yet, and may answer again.
     store.outcome = None
     world.advance(RETRY_MAX_MS)
@@ -183,12 +183,9 @@ def test_answers_that_cannot_be_stored_in_time_do_not_count(
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.none  # it is finished
 
 
-def test_answers_of_a_write_that_no_repetition_helps_are_refused_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_answers_of_a_write_that_no_repetition_helps_are_refused_at_once(store: Store) -> None:
     world, a = sharing(b"v0")
     a.fetch()
-    store = Store(monkeypatch)
     store.outcome = Outcome(None, ErrorCode.message_too_large)
     assert a.acknowledge((0, 0, ACCEPT)) is ErrorCode.message_too_large
     store.outcome = None

@@ -111,15 +111,6 @@ def test_first_chunk_is_left_while_a_frame_in_it_is_in_use() -> None:
     assert len(buffer._chunk) == CHUNK_BYTES
 
 
-def test_pending_bytes_tell_a_half_sent_frame() -> None:
-    buffer = FrameBuffer()
-
-    receive(buffer, framed([b"whole"]), 100)
-    assert buffer.pending_bytes == 0
-    receive(buffer, framed([b"half"])[:6], 100)
-    assert buffer.pending_bytes == 6
-
-
 def test_the_buffer_offered_is_never_empty() -> None:
     """asyncio treats an empty buffer as an error of the protocol."""
     buffer = FrameBuffer()

@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from josefine_arrow.formats.debezium.envelope import SOURCE_NAMES
-from josefine_arrow.formats.debezium.position import CONNECTORS, position_of
+from josefine_arrow.formats.debezium.position import CONNECTORS
 from pipelines.formats.debezium_rows import DebeziumValues, position, why_none
 from pipelines.formats.python_values import of_parts, value_of, why_of
+from tests.unit.josefine_arrow.formats.debezium.position_oracle import position_of
 from tests.unit.pipelines.tiny_spark import Column, col
 
 pytest.importorskip("pyspark")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from josefine_arrow.formats.debezium.documents import plain
+from josefine_arrow.formats.debezium.documents import PLAIN
 
 VALUES = {
     '{"$oid": "65a1f0c2a4b3d2e1f0a9b8c7"}': "65a1f0c2a4b3d2e1f0a9b8c7",
@@ -22,6 +23,13 @@ VALUES = {
     '{"$binary": "aGk=", "$type": "00"}': "aGk=",
     '{"$binary": {"base64": "aGk=", "subType": "00"}}': "aGk=",
 }
+
+
+def plain(document: str) -> str:
+    """A document as plain JSON. Total: another text stays as it is."""
+    for pattern in PLAIN:
+        document = re.sub(pattern, lambda match: match[1], document)
+    return document
 
 
 @pytest.mark.parametrize("value", VALUES)

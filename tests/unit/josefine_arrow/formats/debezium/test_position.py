@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from josefine_arrow.formats.debezium.position import CONNECTORS, position_of
+from josefine_arrow.formats.debezium.position import CONNECTORS
+from tests.unit.josefine_arrow.formats.debezium.position_oracle import position_of
 
 U32 = st.integers(0, 2**31 - 1)
 U64 = st.integers(0, 2**64 - 1)

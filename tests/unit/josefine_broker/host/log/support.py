@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.base.ports import Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.flusher import Job, run_now
 from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_manager import LogManager
 from josefine_broker.host.log.lookup import FoundRecord
 from josefine_broker.records.batch import iter_batches, parse_header, stamp
 from josefine_broker.records.builder import Record, build_batch
@@ -24,6 +26,19 @@ def open_log(
 ) -> PartitionLog:
     config = config or LogConfig()
     return PartitionLog.open(files, DIRECTORY, config, NOW_MS, clean, schedule=schedule)
+
+
+def open_in(
+    manager: LogManager,
+    topic_partition: TopicPartition,
+    topic_id: TopicId,
+    config: LogConfig,
+    now_ms: int = NOW_MS,
+) -> PartitionLog:
+    """The partition's log as one of the manager's open logs."""
+    log = manager.recover_log(topic_partition, topic_id, config, now_ms)
+    manager.adopt(topic_partition, log)
+    return log
 
 
 def append(

@@ -19,6 +19,7 @@ from tests.unit.josefine_broker.host.log.support import (
     append,
     find_by_timestamp,
     max_timestamp,
+    open_in,
     read_all,
 )
 
@@ -28,7 +29,7 @@ TP = TopicPartition("orders.v1", 3)
 
 
 def open_one(manager: LogManager, topic_id: TopicId = FIRST_ID) -> PartitionLog:
-    return manager.open_log(TP, topic_id, LogConfig(), NOW_MS)
+    return open_in(manager, TP, topic_id, LogConfig())
 
 
 def test_first_start_is_clean() -> None:
@@ -60,13 +61,13 @@ def test_unclean_shutdown_gives_one_line_per_partition_with_something_to_recover
     files = MemoryFiles()
     manager = LogManager(files)
     append(open_one(manager), [b"a"])
-    append(manager.open_log(TopicPartition("busy", 0), SECOND_ID, LogConfig(), NOW_MS), [b"b"])
-    manager.open_log(TopicPartition("idle", 0), SECOND_ID, LogConfig(), NOW_MS)
+    append(open_in(manager, TopicPartition("busy", 0), SECOND_ID, LogConfig()), [b"b"])
+    open_in(manager, TopicPartition("idle", 0), SECOND_ID, LogConfig())
     del files.names["busy-0/00000000000000000000.log"].data[-1:]
 
     again = LogManager(files)
     for found in again.found():
-        again.open_log(found.topic_partition, found.topic_id, LogConfig(), NOW_MS)
+        open_in(again, found.topic_partition, found.topic_id, LogConfig())
 
     assert not again.clean_shutdown
     busy, orders = again.recovery_lines
@@ -131,7 +132,7 @@ def test_thousands_are_deleted_by_one_job_with_one_sync() -> None:
     manager = LogManager(files, schedule=jobs.append)
     tps = [TopicPartition("many", n) for n in range(2_000)]
     for tp in tps:
-        append(manager.open_log(tp, FIRST_ID, LogConfig(), NOW_MS), [b"a"])
+        append(open_in(manager, tp, FIRST_ID, LogConfig()), [b"a"])
     synced: list[int] = []
     files.sync_directory = lambda directory: synced.append(len(files.list("")))  # type: ignore[method-assign]
 
@@ -143,7 +144,7 @@ def test_thousands_are_deleted_by_one_job_with_one_sync() -> None:
     job()
     assert files.list("") == []
     assert synced == [2_000]
-    append(manager.open_log(tps[0], SECOND_ID, LogConfig(), NOW_MS), [b"b"])
+    append(open_in(manager, tps[0], SECOND_ID, LogConfig()), [b"b"])
     manager.delete(tps[0])
     assert len(jobs) == 2
 
@@ -223,9 +224,7 @@ def test_new_logs_cost_no_sync_until_something_of_them_is_to_be_durable() -> Non
     """1,000 partitions are written to as fast as their files are made."""
     files = MemoryFiles()
     manager = LogManager(files)
-    logs = [
-        manager.open_log(TopicPartition("many", n), FIRST_ID, LogConfig(), NOW_MS) for n in range(5)
-    ]
+    logs = [open_in(manager, TopicPartition("many", n), FIRST_ID, LogConfig()) for n in range(5)]
     for log in logs:
         append(log, [b"a"])
     assert files.syncs == 0
@@ -331,7 +330,7 @@ def test_producer_snapshots_are_stored_at_close() -> None:
     manager.close(lambda topic_partition: str(topic_partition).encode())
     snapshots: list[bytes] = []
 
-    LogManager(files).open_log(
+    LogManager(files).recover_log(
         TP, FIRST_ID, LogConfig(), NOW_MS, on_snapshot=snapshots.append, on_batch=lambda *_: None
     )
 
@@ -342,14 +341,14 @@ def test_many_logs_close_together(tmp_path: Path) -> None:
     manager = LogManager(RealFiles(tmp_path), close_threads=4)
     partitions = [TopicPartition("many", n) for n in range(40)]
     for tp in partitions:
-        append(manager.open_log(tp, FIRST_ID, LogConfig(), NOW_MS), [str(tp).encode()])
+        append(open_in(manager, tp, FIRST_ID, LogConfig()), [str(tp).encode()])
     manager.close(lambda tp: str(tp).encode(), 5)
 
     again = LogManager(RealFiles(tmp_path))
 
     assert (again.clean_shutdown, again.previous_epoch) == (True, 5)
     for tp in partitions:
-        log = again.open_log(tp, FIRST_ID, LogConfig(), NOW_MS)
+        log = open_in(again, tp, FIRST_ID, LogConfig())
         assert log.recovery_report.line is None
         assert read_all(log) == [(0, str(tp).encode())]
     again.close()
@@ -373,8 +372,8 @@ def test_log_that_failed_says_why_and_does_not_hinder_the_others() -> None:
     files = MemoryFiles()
     manager = LogManager(files)
     config = LogConfig(retention_ms=1)
-    broken = manager.open_log(TP, FIRST_ID, config, NOW_MS)
-    sound = manager.open_log(TopicPartition("sound", 0), SECOND_ID, config, NOW_MS)
+    broken = open_in(manager, TP, FIRST_ID, config)
+    sound = open_in(manager, TopicPartition("sound", 0), SECOND_ID, config)
     for log in (broken, sound):
         append(log, [b"a"])
     files.failing_sync = True
@@ -575,7 +574,7 @@ def test_recovered_log_sees_what_changes_in_its_directory() -> None:
 def test_strays_are_looked_for_among_other_directories_only() -> None:
     files = killed_with_one_record()
     other = TopicPartition("gone", 0)
-    append(LogManager(files).open_log(other, SECOND_ID, LogConfig(), NOW_MS), [b"b"])
+    append(open_in(LogManager(files), other, SECOND_ID, LogConfig()), [b"b"])
     manager = LogManager(files)
     files.asked.clear()
 

@@ -14,7 +14,7 @@ from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.josefine_broker.host.log.support import NOW_MS, append, read_all
+from tests.unit.josefine_broker.host.log.support import NOW_MS, append, open_in, read_all
 
 CONFIGS = (
     LogConfig(flush_messages=1, segment_records=3, retention_ms=1),
@@ -43,7 +43,7 @@ class Life:
 
     def _open(self, number: int) -> PartitionLog:
         tp, topic_id = TopicPartition("t", number), TopicId(UUID(int=number + 1))
-        log = self.manager.open_log(tp, topic_id, CONFIGS[number], NOW_MS)
+        log = open_in(self.manager, tp, topic_id, CONFIGS[number])
         log.snapshot_source = lambda: b"producers"
         self.kept[number] = []
         return log
@@ -129,7 +129,7 @@ class Life:
     def _check(self, again: LogManager) -> None:
         for number in range(len(CONFIGS)):
             tp, topic_id = TopicPartition("t", number), TopicId(UUID(int=number + 1))
-            log = again.open_log(tp, topic_id, CONFIGS[number], NOW_MS)
+            log = open_in(again, tp, topic_id, CONFIGS[number])
             assert read_all(log) == self.kept[number]
 
 
@@ -178,7 +178,7 @@ def test_scheduled_flush_that_found_no_room_is_made_when_there_is() -> None:
     """Without a record that comes after it."""
     files, jobs = MemoryFiles(), list[Job]()
     manager = LogManager(files, schedule=jobs.append)
-    log = manager.open_log(TopicPartition("t", 0), TopicId(UUID(int=1)), CONFIGS[1], NOW_MS)
+    log = open_in(manager, TopicPartition("t", 0), TopicId(UUID(int=1)), CONFIGS[1])
     append(log, [b"a"])
     assert log.flush_if_due(NOW_MS + 10)
     files.full_at = files.growths
@@ -191,5 +191,5 @@ def test_scheduled_flush_that_found_no_room_is_made_when_there_is() -> None:
 
     assert not log.flush_if_due(NOW_MS + 12)
     again = LogManager(files.power_loss(Random(1)))
-    found = again.open_log(TopicPartition("t", 0), TopicId(UUID(int=1)), CONFIGS[1], NOW_MS)
+    found = open_in(again, TopicPartition("t", 0), TopicId(UUID(int=1)), CONFIGS[1])
     assert read_all(found) == [(0, b"a")]

@@ -17,7 +17,7 @@ from josefine_broker.host.disk.flusher import Job
 from josefine_broker.host.log.log import PartitionLog
 from josefine_broker.host.log.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.josefine_broker.host.log.support import NOW_MS, append, read_all
+from tests.unit.josefine_broker.host.log.support import append, open_in, read_all
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = TopicId(UUID(int=1))
@@ -48,7 +48,7 @@ class World:
         self.jobs = []
         self.manager = LogManager(self.files, schedule=self.jobs.append)
         assert self.manager.clean_shutdown or not clean
-        self.log = self.manager.open_log(TP, TOPIC_ID, self.config, NOW_MS)
+        self.log = open_in(self.manager, TP, TOPIC_ID, self.config)
 
     def step(self) -> None:
         kinds = (

@@ -21,7 +21,7 @@ from josefine_broker.host.log.scrub import (
     first_damage,
 )
 from tests.simulation.memory_files import MemoryFiles
-from tests.unit.josefine_broker.host.log.support import DIRECTORY, append, open_log
+from tests.unit.josefine_broker.host.log.support import DIRECTORY, append, open_in, open_log
 
 TP, ID = TopicPartition("orders", 0), TopicId(UUID(int=1))
 WEEK_MS = 604_800_000
@@ -43,7 +43,7 @@ class ManualClock:
 
 def a_log(files: MemoryFiles) -> tuple[LogManager, PartitionLog, ManualClock]:
     clock, manager = ManualClock(), LogManager(files)
-    log = manager.open_log(TP, ID, LogConfig(segment_bytes=1_000), clock.now_ms())
+    log = open_in(manager, TP, ID, LogConfig(segment_bytes=1_000), clock.now_ms())
     for number in range(60):
         append(log, [b"%04d" % number])
     return manager, log, clock
