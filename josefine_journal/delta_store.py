@@ -1,10 +1,10 @@
 """The store of one topic's journals: a Delta table, written by delta-rs without a JVM.
 
 Rules: rows and replicated offsets are one Delta commit, so no reader sees one without the other. An
-offset is stored twice: in the name of a file (`store_ends`), which RESTORE restores with the rows,
-and as the version of the partition's Delta transaction (`txn`), which makes the commit of an
-overtaken replicator fail as a whole. The table's properties have the version of its layout and the
-topic's id; a table with other values is never written.
+offset is stored twice: in the name of a file (`store_ends`), which each commit replaces, so that of
+an overtaken replicator fails as a whole, and which RESTORE restores with the rows; and as the
+version of the partition's Delta transaction (`txn`), which RESTORE leaves. The table's properties
+have the version of its layout and the topic's id; a table with other values is never written.
 """
 
 import json
@@ -150,25 +150,20 @@ class DeltaStore:
         self, table: DeltaTable, batches: Sequence[Batch], files: Sequence[AddAction]
     ) -> None:
         actions: list[AddAction | RemoveAction] = [*files]
-        without = set()
+        without = []
         for batch in batches:
             there = self._end(table, batch.partition)
             if there is None or not there.path:
-                without.add(batch.partition)
+                without.append(batch.partition)
             lost_to = max(batch.lost_to, 0 if there is None else there.lost_to)
             end = StoredEnd(partition=batch.partition, end=batch.end, lost_to=lost_to)
             actions += self._end_replaced(there, end)
         self.at("before_commit")
-        # A concurrent commit of the same transaction makes this one fail as a whole, so rows and
-        # end offset can never come from two replicators.
+        # Of two commits that replace the same end, the second one fails as a whole, so rows and end
+        # offset can never come from two replicators.
         transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
 
-        def is_restored(path: str) -> bool:
-            """Whether it is an end: a RESTORE brings back one of which no transaction tells."""
-            end = stored_end(path, 0)
-            return end is not None and end.partition in without
-
-        self._commit(table, actions, transactions, is_restored)
+        self._commit(table, actions, transactions, without)
         self.at("after_commit")
 
     def written(self, batch: Batch) -> AddAction:
@@ -356,11 +351,13 @@ class DeltaStore:
         table = self._refreshed()
         assert table is not None, "it was there"
         actions: list[AddAction | RemoveAction] = []
+        without = []
         for partition in self._partitions_of(table):
             end = self._end(table, partition)
             if end is not None and not end.path:
                 actions += self._end_replaced(None, end)
-        self._commit(table, actions, [Transaction(self._layout_id, SCHEMA_VERSION)])
+                without.append(partition)
+        self._commit(table, actions, [Transaction(self._layout_id, SCHEMA_VERSION)], without)
 
     def _partitions_of(self, table: DeltaTable) -> list[int]:
         """All partitions of the table, also those with an end and no rows."""
@@ -445,8 +442,14 @@ class DeltaStore:
         table: DeltaTable,
         actions: Sequence[AddAction | RemoveAction],
         transactions: list[Transaction],
-        conflicts: Callable[[str], bool] = lambda path: False,
+        without: Sequence[int] = (),
     ) -> None:
+        """`without`: partitions that have no end to replace; one that came meanwhile conflicts."""
+
+        def conflicts(path: str) -> bool:
+            end = stored_end(path, 0)
+            return end is not None and end.partition in without
+
         try:
             commit(table, actions, transactions, conflicts)
         except CommitFailedError as error:

@@ -3,9 +3,9 @@
 Rules: the table decides. An object store may carry out a conditional PUT whose answer is lost;
 delta-rs then finds its own commit and reports a conflict. Names of files are unique, so a commit
 is there if the newest version has its files. After commits of others it is made again, if they left
-the files that it removes, its transactions, and the table's columns and properties as they were:
-delta-rs by itself puts a merge also on top of an OPTIMIZE of the same files, and each row would be
-there twice. A pipeline's chain looks at each commit of others instead: `pipelines.sinks.commits`.
+the files that it removes, and the table's columns and properties: delta-rs by itself puts a merge
+also on top of an OPTIMIZE of the same files, and each row would be there twice. A pipeline's chain
+looks at each commit of others instead: `pipelines.sinks.commits`.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +36,6 @@ def commit(
     # Before the first attempt: afterwards another table may be in the folder.
     rules = _rules(table)
     for attempt in range(1, ATTEMPTS_MAX + 1):
-        seen = table.version()
         try:
             table.create_write_transaction(
                 list(actions), "append", schema, columns, commit_properties=properties,
@@ -50,9 +49,9 @@ def commit(
                 return
             is_conflict = isinstance(error, CommitFailedError) and attempt < ATTEMPTS_MAX
             is_valid = removed <= there and not any(map(conflicts, there))
-            is_valid = is_conflict and is_valid and _rules(table) == rules
-            if not (is_valid and _is_next(table, seen, transactions)):
+            if not (is_conflict and is_valid and _rules(table) == rules):
                 raise
+            # The next attempt is onto the version that was looked at, or it is a conflict.
         else:
             return
 
@@ -81,23 +80,3 @@ def _rules(table: DeltaTable) -> tuple[object, ...]:
     metadata, protocol = table.metadata(), table.protocol()
     rules = table.schema().to_json(), protocol, metadata.id, metadata.configuration
     return *rules, has_deleted_rows(table)
-
-
-def _is_next(table: DeltaTable, seen: int, transactions: Sequence[Transaction]) -> bool:
-    """Whether the transactions are as they were at the version `seen`."""
-    if not transactions:
-        return True
-    at, now = table.version(), _versions(table, transactions)
-    try:
-        table.load_as_version(seen)
-        before = _versions(table, transactions)
-        # Not the newest version: its files were not looked at.
-        table.load_as_version(at)
-    except DeltaError:  # the log was cleaned up
-        return False
-    return now == before
-
-
-def _versions(table: DeltaTable, transactions: Sequence[Transaction]) -> list[int | None]:
-    # Not for each commit: a lookup of a transaction searches the log.
-    return [table.transaction_version(each.app_id) for each in transactions]

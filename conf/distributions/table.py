@@ -108,7 +108,7 @@ DISTRIBUTIONS = (
         name="josefine-lake",
         summary="Table topics: Delta tables of Kafka topics, without a JVM",
         sources=("josefine_lake",),
-        ours=("josefine-client[arrow]", "josefine-pipelines"),
+        ours=("josefine-client[arrow]", "josefine-pipelines", "josefine-journal"),
         needs=(*JOURNAL, "prometheus-client"),
         extras={"protobuf": ("protobuf",), "sql": ("duckdb",)},
     ),

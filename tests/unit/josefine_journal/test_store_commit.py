@@ -3,7 +3,11 @@ was made from."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
+import string
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,20 +81,22 @@ def test_a_second_conflict_after_the_first_was_looked_at_is_one(
         store.commit([batch(n or None, n + 1, append(n, n + 1))])
     of_other = Batch(partition=1, begin=None, end=8, records=[("x", append(7, 1))])
     store.at = once("before_merge_commit", lambda: other.commit([of_other]))
-    is_next = store_commit._is_next
+    rules, looks = store_commit._rules, []
 
-    def late(*asked: object) -> bool:
-        DeltaTable(tmp_path / "t").optimize.compact()
-        return is_next(*asked)  # type: ignore[arg-type]
+    def late(table: DeltaTable) -> tuple[object, ...]:
+        looks.append(table.version())
+        if len(looks) == 2:
+            DeltaTable(tmp_path / "t").optimize.compact()
+        return rules(table)
 
-    monkeypatch.setattr(store_commit, "_is_next", late)
+    monkeypatch.setattr(store_commit, "_rules", late)
 
     assert merge(store, 0) == 0
     assert offsets(tmp_path / "t") == [0, 1, 2, 3, 7]
 
 
 def test_a_restored_end_is_a_conflict_for_the_first_commit_of_a_partition(tmp_path: Path) -> None:
-    """No transaction tells of it, and this commit removes no end."""
+    """This commit removes no end, so it is not missed."""
     store, path = DeltaStore(tmp_path, "t", None), tmp_path / "t"
     store.commit([batch(None, 2, append(0, 1), append(1, 2))])
     DeltaTable(path).restore(0)
@@ -100,3 +106,52 @@ def test_a_restored_end_is_a_conflict_for_the_first_commit_of_a_partition(tmp_pa
         store.commit([batch(None, 2, append(0, 1), append(1, 2))])
 
     assert offsets(path) == [0, 1]
+
+
+def test_rows_that_are_deleted_by_a_vector_are_not_read_nor_merged(tmp_path: Path) -> None:
+    """Spark's DELETE leaves them in the file, and delta-rs by itself does not tell."""
+    store, path = DeltaStore(tmp_path, "t", None), tmp_path / "t"
+    for n in range(4):
+        store.commit([batch(n or None, n + 1, append(n, n + 1))])
+    add_vector(path)
+
+    for reader in (store, DeltaStore(tmp_path, "t", None)):
+        with pytest.raises(StoreError, match=r"by deletion vectors.*restore the version before"):
+            reader.snapshot((0,))
+
+    DeltaTable(path).restore(4)
+    assert store.snapshot((0,)).replicated(0) == 4
+
+
+def add_vector(path: Path) -> None:
+    """Delete the first row of a file as Spark does, in a commit of its own."""
+    features = ["deletionVectors"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    protocol |= {"readerFeatures": features, "writerFeatures": features}
+    log = path / "_delta_log"
+    added = [
+        json.loads(line)["add"]
+        for line in (log / f"{1:020d}.json").read_text().splitlines()
+        if '"add"' in line and "replicated" not in line
+    ]
+    # One bitmap of one container: magic, count, key; then Roaring's cookie, size, key, count - 1,
+    # offset and value.
+    bits = struct.pack("<iqiIIHHIH", 1681511377, 1, 0, 12346, 1, 0, 0, 16, 0)
+    ascii85 = base64.b85encode(bits + bytes(-len(bits) % 4)).decode()
+    vector = {
+        "storageType": "i", "pathOrInlineDv": ascii85.translate(str.maketrans(PYTHON_85, Z85)),
+        "sizeInBytes": len(bits), "cardinality": 1,
+    }  # fmt: skip
+    gone = {each: added[0][each] for each in ("path", "partitionValues", "size")}
+    actions = [
+        {"protocol": protocol},
+        {"remove": {**gone, "deletionTimestamp": 1, "dataChange": True}},
+        {"add": {**added[0], "deletionVector": vector}},
+    ]
+    lines = "".join(json.dumps(each) + "\n" for each in actions)
+    (log / f"{DeltaTable(path).version() + 1:020d}.json").write_text(lines)
+
+
+DIGITS, SMALL, LARGE = string.digits, string.ascii_lowercase, string.ascii_uppercase
+PYTHON_85 = DIGITS + LARGE + SMALL + "!#$%&()*+-;<=>?@^_`{|}~"
+Z85 = DIGITS + SMALL + LARGE + ".-:+=^!/*?&<>()[]{}@%$#"

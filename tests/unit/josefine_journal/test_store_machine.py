@@ -8,21 +8,20 @@ reader of Delta finds it, is compared with it after every single commit.
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, Field
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import Overtaken, StoreError
@@ -30,21 +29,27 @@ from josefine_journal.merging import FAN_IN, merge
 from josefine_journal.ports import Batch
 from tests.unit.josefine_journal.test_delta_store import append
 
-CALLS = ("create_write_transaction", "update_incremental", "get_add_actions", "load_as_version")
+CALLS = ("create_write_transaction", "update_incremental", "get_add_actions")
 OTHERS_MAX = 3
 """Of one operation."""
+EMPTY = -9
+"""Of `restore`: the version without any row."""
 PARTITIONS = st.sampled_from([0, 1])
 OTHERS = st.one_of(
     st.just(("nothing", 0)),
     st.just(("nothing", 0)),
     st.tuples(st.just("append"), PARTITIONS),
+    st.tuples(st.just("append"), PARTITIONS),
     st.just(("optimize", 0)),
     st.tuples(st.just("merge"), PARTITIONS),
     st.just(("vacuum", 0)),
-    st.tuples(st.just("restore"), st.integers(1, 4)),
+    st.tuples(st.just("restore"), st.sampled_from([-1, -1, -3, EMPTY])),
     st.tuples(st.just("delete"), st.sampled_from(["offset = 1", "offset > 2", "partition = 0"])),
     st.just(("columns", 0)),
 )
+"""Before the first attempt of a commit."""
+LATE = st.sampled_from([("nothing", 0), ("nothing", 0), ("optimize", 0), ("append", 1)]) | OTHERS
+"""After it: most of what can go wrong needs two of them."""
 ANSWERS = st.sampled_from(["ok", "ok", "ok", "conflict", "failure", "killed"])
 """What a process hears of a commit that was made."""
 
@@ -67,8 +72,15 @@ class Version:
         return Version({*self.rows}, {**self.ends}, self.is_whole)
 
 
+FIRST = tempfile.TemporaryDirectory()
+"""A table that each of the machine's runs starts with."""
+
+
 class Stores(RuleBasedStateMachine):
     """One table. Mutable: its store, and what each version should have."""
+
+    first: list[Version] | None = None
+    """The versions of `FIRST`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,14 +98,20 @@ class Stores(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def start(self) -> None:
-        """An empty table, and as many files as a merge takes, but one."""
+        """A copy of the first table, in which a merge of partition 0 is due."""
         self.tables += 1
         self.root = Path(self.folder.name, str(self.tables))
         self.path, self.now = self.root / "t", Version()
         self.versions: list[Version] = []
         self.store = DeltaStore(self.root, "t", None)
-        for _ in range(FAN_IN - 1):
-            self.replicate(self.store, 0, 1)
+        if Stores.first is None:
+            for at in range(FAN_IN + 1):
+                self.replicate(self.store, at // FAN_IN, 1)
+            Stores.first = [*self.versions]
+            shutil.copytree(self.path, FIRST.name, dirs_exist_ok=True)
+        else:
+            shutil.copytree(FIRST.name, self.path)
+            self.versions, self.now = [*Stores.first], Stores.first[-1].copy()
 
     def watched(self, name: str) -> Callable[..., Any]:
         """The method of delta-rs, before which others come, and whose answer may be lost."""
@@ -122,17 +140,29 @@ class Stores(RuleBasedStateMachine):
 
     # -- operations of the store
 
+    @initialize(data=st.data())
+    def merge(self, data: st.DataObject) -> None:
+        """The merge that is due."""
+        self.run(data, "merge", 0, 1)
+
     @rule(
-        data=st.data(), what=st.sampled_from(["merge", "append"]),
-        partition=PARTITIONS, count=st.integers(1, 2),
+        data=st.data(), what=st.sampled_from(["merge", "append"]), partition=PARTITIONS,
+        count=st.sampled_from([FAN_IN - 1, 1]),
     )  # fmt: skip
+    def work(self, data: st.DataObject, what: str, partition: int, count: int) -> None:
+        self.run(data, what, partition, count)
+
     def run(self, data: st.DataObject, what: str, partition: int, count: int) -> None:
         """An operation, with others and a lost answer in between."""
         came: list[str] = []
+        calls: list[str] = []
 
         def others(name: str) -> None:
-            if len(came) < OTHERS_MAX:
-                other, where = data.draw(OTHERS, f"before {name}")
+            calls.append(name)
+            attempts = calls.count(CALLS[0])
+            if attempts and len(came) < OTHERS_MAX:
+                is_first = calls[-1] == CALLS[0] and attempts == 1
+                other, where = data.draw(OTHERS if is_first else LATE, f"before {name}")
                 if other != "nothing":
                     came.append(other)
                     self.other(other, where)
@@ -221,7 +251,7 @@ class Stores(RuleBasedStateMachine):
         elif name == "vacuum":
             table.vacuum(0, dry_run=False, enforce_retention_duration=False)
         elif name == "restore":
-            self.restore(max(0, table.version() - where))
+            self.restore(0 if where == EMPTY else max(0, table.version() + where))
         elif name == "delete":
             self.delete(table, where)
         elif name == "columns":
@@ -268,9 +298,8 @@ class Stores(RuleBasedStateMachine):
     def compare(self) -> None:
         """The newest version has the model's rows, each of them once."""
         interrupt, self.interrupt = self.interrupt, None
-        rows = pa.table(DeltaTable(self.path).to_pyarrow_table())
-        rows = rows.filter(pc.is_valid(rows["offset"])).select(["partition", "offset"]).to_pylist()
-        found = sorted((row["partition"], row["offset"]) for row in rows)
+        rows = DeltaTable(self.path).to_pyarrow_dataset().to_table(["partition", "offset"])
+        found = sorted(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
         assert found == sorted(self.now.rows)
         self.note()
         self.interrupt = interrupt
