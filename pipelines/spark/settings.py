@@ -25,7 +25,6 @@ FREE = (
     "spark.driverEnv.",
     "spark.executor.resource.",
     "spark.executorEnv.",
-    "spark.hadoop.",
     "spark.hive.",
     "spark.io.encryption.commons.config.",
     "spark.kubernetes.",
@@ -44,6 +43,16 @@ FREE = (
     "spark.yarn.",
 )
 """Prefixes after which a name is the user's choice, or belongs to another cluster manager."""
+
+_HADOOP = "spark.hadoop."
+_OF_STORES = (
+    "fs.s3a.access.key", "fs.s3a.aws.credentials.provider", "fs.s3a.connection.ssl.enabled",
+    "fs.s3a.endpoint", "fs.s3a.endpoint.region", "fs.s3a.path.style.access", "fs.s3a.secret.key",
+    "fs.s3a.session.token",
+)  # fmt: skip
+"""Hadoop's settings that lead to a store: a slip in one is a request to AWS, or with no keys."""
+_STORE_CUTOFF = 0.93
+"""Others of Hadoop, such as `fs.s3a.endpoint.fips`, are less similar to one of these."""
 
 _LENGTHS_APART_MAX = 6
 _CUTOFF = 0.85
@@ -65,6 +74,8 @@ def versions() -> str:
 
 def why_unknown(key: str) -> str | None:
     """The problem of a setting's name, or None. Names are case-sensitive, as in Spark."""
+    if key.startswith(_HADOOP):
+        return _slip_of_store(key.removeprefix(_HADOOP))
     if key in known() or key.startswith(FREE):
         return None
     if not key.startswith("spark."):
@@ -79,6 +90,13 @@ def why_unknown(key: str) -> str | None:
     head = ".".join(key.split(".")[:2])
     is_theirs = any(each == head or each.startswith(head + ".") for each in known())
     return f"{versions()} know no such setting" if is_theirs else None
+
+
+def _slip_of_store(name: str) -> str | None:
+    if name in _OF_STORES:
+        return None
+    close = difflib.get_close_matches(name, _OF_STORES, n=1, cutoff=_STORE_CUTOFF)
+    return f"Hadoop ignores it; did you mean `{_HADOOP}{close[0]}`?" if close else None
 
 
 def _nearest(key: str) -> str | None:

@@ -35,15 +35,20 @@ class FolderFiles:
     """Files on a folder of this machine."""
 
     def read_text(self, path: str) -> str | None:
-        """The text; None if there is no such file."""
+        """The text; None if there is no such file. Raises StorageError if a folder of the path is
+        a file."""
         try:
             return Path(path).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
+        except NotADirectoryError:
+            _refuse_file(Path(path).parent)
+            raise
 
     def names(self, folder: str) -> list[str]:
-        """The names, sorted; [] if there is no such folder."""
+        """The names, sorted; [] if there is no such folder. Raises StorageError for a file."""
         if not Path(folder).is_dir():
+            _refuse_file(Path(folder))
             return []
         return sorted(each.name for each in Path(folder).iterdir())
 
@@ -97,6 +102,8 @@ class ObjectFiles:
             deep = not self._at.lists_folders
             selector = FileSelector(key, allow_not_found=True, recursive=deep)
             found = self._system.get_file_info(selector)
+            if not found:
+                self._refuse_file(folder)
             if not found and not self._seen:
                 self._refuse_no_bucket()
             self._seen = True
@@ -130,6 +137,17 @@ class ObjectFiles:
         ):
             stream.write(text.encode("utf-8"))
 
+    def _refuse_file(self, folder: str) -> None:
+        """An object where a folder is to be: Spark would refuse to write below it."""
+        from pyarrow.fs import FileType
+
+        key = _key(folder)
+        parents = key.rpartition("/")[0], folder.rpartition("/")[0]
+        for each, uri in ((key, folder), parents):
+            is_below_bucket = "/" in each
+            if is_below_bucket and self._system.get_file_info(each).type == FileType.File:
+                raise StorageError(_not_a_folder(uri))
+
     def _refuse_no_bucket(self) -> None:
         from pyarrow.fs import FileType
 
@@ -144,6 +162,16 @@ class ObjectFiles:
             yield
         except (OSError, ArrowException) as error:
             raise StorageError(why_failed(self._at, str(error))) from error
+
+
+def _refuse_file(folder: Path) -> None:
+    for each in (folder, *folder.parents):
+        if each.is_file():
+            raise StorageError(_not_a_folder(str(each)))
+
+
+def _not_a_folder(path: str) -> str:
+    return f"{path} is a file, not a folder; remove it or correct the path"
 
 
 def _key(uri: str) -> str:

@@ -203,3 +203,13 @@ def test_a_text_with_a_line_separator_is_part_of_its_action():
     entry = parse_entry(3, text, OURS)
 
     assert (entry.operation, entry.txn_version) == ("DELETE", 4)
+
+
+def test_a_file_whose_tags_have_the_names_of_actions_is_no_such_action():
+    names = {"txn": {"appId": OURS, "version": 9}, "commitInfo": {"operation": "RESTORE"}}
+    texts = ({"add": {"path": "a", **names}}, {"add": names}, *own(7, 10), {"remove": names})
+    text = "\r\n".join(json.dumps(each) for each in texts) + "\n"
+
+    entry = parse_entry(3, text, OURS)
+
+    assert (entry.operation, entry.txn_version) == ("WRITE", 7)

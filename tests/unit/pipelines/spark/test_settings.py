@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from zipfile import ZipFile
+
+import pyspark
 import pytest
 
 from josefine_spark.sessions.session import DEFAULTS, LOCAL_DEFAULTS
 from pipelines.spark.settings import IS_DIRECT, known, versions, why_unknown
 from tests.spark_keys import headline
+
+HADOOP_JAR = next(Path(pyspark.__file__).parent.glob("jars/hadoop-client-api-*.jar"))
+HADOOPS = {
+    *re.findall(
+        r"<name>(fs\.(?:s3a|azure|gs)\.[^<]*)<",
+        ZipFile(HADOOP_JAR).read("core-default.xml").decode(),
+    ),
+    "fs.s3a.endpoint.fips",
+    "fs.s3a.session.tokens.ours",
+}
+"""Settings that Hadoop documents, and some that it does not."""
 
 
 def test_the_list_is_of_the_versions_that_are_installed():
@@ -24,6 +40,8 @@ def test_the_list_is_of_the_versions_that_are_installed():
         "spark.databricks.delta.schema.autoMerge.enabled",
         "spark.databricks.delta.properties.defaults.enableChangeDataFeed",
         "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.bucket.lake.endpoint",
+        *(f"spark.hadoop.{key}" for key in HADOOPS),
         "spark.sql.catalog.lake.warehouse",
         "spark.executorEnv.HOME",
         "spark.ours.anything",
@@ -46,6 +64,10 @@ def test_settings_that_there_are_or_may_be_are_let_through(key):
         ("spark.sql.nothing.of.the.sort", "{v} know no such setting"),
         ("sql.shuffle.partitions", "Spark ignores what does not begin with `spark.`; did you mean "
          "`spark.sql.shuffle.partitions`?"),
+        ("spark.hadoop.fs.s3a.enpoint",
+         "Hadoop ignores it; did you mean `spark.hadoop.fs.s3a.endpoint`?"),
+        ("spark.hadoop.fs.s3a.path.style.acess",
+         "Hadoop ignores it; did you mean `spark.hadoop.fs.s3a.path.style.access`?"),
         ("fs.s3a.secret.key", "Spark ignores what does not begin with `spark.`; one of Hadoop's is "
          "written `spark.hadoop.fs.s3a.secret.key`"),
     ],

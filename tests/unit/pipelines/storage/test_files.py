@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from pipelines.storage.files import Files, FolderFiles, ObjectFiles
 from pipelines.storage.folders import Folders
+from pipelines.storage.location import StorageError
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 
 
@@ -15,6 +17,14 @@ from tests.support.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore
 def store() -> Iterator[ObjectStore]:
     with ObjectStore() as store:
         yield store
+
+
+def environment(store: ObjectStore) -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_ENDPOINT_URL": store.endpoint,
+    }
 
 
 @pytest.fixture(params=["this machine", "S3", "a whole bucket"])
@@ -25,10 +35,8 @@ def place(request, tmp_path, store) -> tuple[Files, str]:
         files: Files = FolderFiles()
         path = f"{tmp_path}/t"
     else:
-        env = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
-        env["AWS_ENDPOINT_URL"] = store.endpoint
         where = "t" if request.param == "S3" else ""
-        folder = Folders({}, env).open(f"s3a://{store.bucket()}/{where}")
+        folder = Folders({}, environment(store)).open(f"s3a://{store.bucket()}/{where}")
         assert folder is not None
         files, path = folder.files, folder.path
         assert isinstance(files, ObjectFiles)
@@ -57,6 +65,23 @@ def test_what_is_missing_is_no_error(place):
 
     assert files.read_text(f"{path}/log/7") is None
     assert files.names(f"{path}/none") == []
+
+
+def test_a_table_whose_path_is_a_file_is_refused_by_its_name(place):
+    files, path = place
+    message = re.escape(f"{path}/log/0 is a file, not a folder; remove it or correct the path")
+
+    with pytest.raises(StorageError, match=f"^{message}$"):
+        files.names(f"{path}/log/0")
+    with pytest.raises(StorageError, match=f"^{message}$"):
+        files.names(f"{path}/log/0/_delta_log")
+
+
+def test_an_empty_bucket_has_no_names(store):
+    folder = Folders({}, environment(store)).open(f"s3a://{store.bucket()}")
+    assert folder is not None
+
+    assert folder.files.names(folder.path) == []
 
 
 def test_a_removed_file_is_gone(place):
