@@ -49,7 +49,7 @@ DEFAULT, NO_AUTO_CREATE = "default", "noautocreate"
 SCENARIO = "it needs brokers that create no topics by themselves: a run of its own has those"
 REASONS: Mapping[str, str] = {
     "0045_subscribe_update_*": SCENARIO,
-    "0081_admin": "a broker's settings are in its file, and groups have no configs",
+    "0081_admin": "a broker's settings are in its file, and cannot be changed by a client",
     "0107_topic_recreate": SCENARIO,
     "0111_delay_create_topics": SCENARIO,
 }
