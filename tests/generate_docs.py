@@ -34,7 +34,10 @@ from tests.support.kafkas_versions import KEYS, kafkas_versions
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_SERVED: dict[str, str] = {
-    "*DelegationToken": "there are no tokens yet",
+    "*DelegationToken": (
+        "there are no tokens yet; to a client that has not logged in the error is "
+        "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as in Kafka"
+    ),
     "AssignReplicasToDirs": "a broker has one log directory",
     "AddRaftVoter, UpdateRaftVoter": (
         "the controller makes registered brokers voters by itself, and they say where they are; "
@@ -73,7 +76,9 @@ DIFFERENT: dict[str, str] = {
         "letters is only named. Each record of "
         "`__share_group_state` is a whole ShareSnapshot, in a compacted topic; Kafka also writes "
         "differences. A fetch does not wait for `min_bytes`. Markers of transactions are never "
-        "acquired. A record that was finished stays so, whatever late write comes"
+        "acquired. A late write of a state takes nothing back: neither what is finished nor "
+        "a delivery count. InitializeShareGroupState with the state epoch of a state that is in "
+        "use, and WriteShareGroupState with one that is not stored, are refused (Kafka: done)"
     ),
     "configurations of groups": (
         "`share.*` and `consumer.*` session timeout and heartbeat interval are served from "
@@ -82,6 +87,15 @@ DIFFERENT: dict[str, str] = {
         "`errors.deadletterqueue.topic.name` must start with the broker's "
         "`group.share_dead_letter_topic_prefix` when it is set (Kafka: when a letter is written). "
         "Assignment intervals, assignor offload and `streams.*` are refused"
+    ),
+    "configurations of brokers and of their loggers": (
+        "are in each broker's file (`log.level` for the loggers): changes are refused with "
+        "INVALID_REQUEST, but for the throttles below. Those of loggers are not described either"
+    ),
+    "subscriptions of client metrics (KIP-714)": (
+        "`telemetry.client_metrics` of each broker's file is the only one, for all clients: "
+        "`kafka-client-metrics` and `kafka-configs --entity-type client-metrics` list and "
+        "describe none, and changes are refused with INVALID_REQUEST"
     ),
     "groups of the consumer protocol (KIP-848)": (
         "served from `group.version` 1 on, which a new cluster has. A group changes its protocol "

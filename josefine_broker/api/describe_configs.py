@@ -6,6 +6,7 @@ default, or the default: the source field shows which. Broker settings come from
 they differ from Kafka's defaults, and are read-only; `shared/broker_configs.py` lists them.
 """
 
+from josefine_broker.api.shared.altering import BROKER, GROUP, TOPIC, without_configs
 from josefine_broker.api.shared.broker_configs import KAFKA_DEFAULTS, ShownConfig, broker_configs
 from josefine_broker.api.shared.topics import check_name
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -21,7 +22,6 @@ from josefine_broker.engine.metadata.topic_config import (
 )
 from josefine_broker.wire.entities import describe_configs as e
 
-TOPIC, BROKER, GROUP = 2, 4, 32
 ADMIN_ADDRESS = "admin.address"
 
 SOURCE_TOPIC, SOURCE_BROKER_FILE, SOURCE_DEFAULT, SOURCE_GROUP = 1, 4, 5, 8
@@ -66,9 +66,7 @@ def _describe(
     elif resource.resource_type == GROUP:
         configs = _group_configs(ctx, resource.resource_name, request)
     else:
-        raise KafkaError(
-            ErrorCode.invalid_request, f"resources of type {resource.resource_type} have no configs"
-        )
+        raise without_configs(resource.resource_type)
     wanted = resource.configuration_keys
     return e.DescribeConfigsResult(
         resource_type=resource.resource_type,

@@ -203,3 +203,11 @@ def test_spark_test_counts_as_its_report_says_and_a_suite_without_a_report_faile
     assert (stopped.result, "did not end" in stopped.reason) == (FAILED, True)
     said = "Run starting.\n*** RUN ABORTED ***\nNo such method\n  at A.b\n"
     assert [*spark_kafka.outcomes_of("", said).values()] == [Outcome(FAILED, "No such method")]
+
+
+def test_a_test_that_is_stopped_has_its_own_limit_as_the_reason() -> None:
+    for test, seconds in (("0081_admin", 300), ("0174_share_consumer_concurrency", 1_500)):
+        outcome = librdkafka.outcome_of(test, "", "")
+        assert outcome == Outcome(
+            FAILED, f"the runner reports no reason (ENDED); limit {seconds} s"
+        )

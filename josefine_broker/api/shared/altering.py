@@ -21,7 +21,9 @@ from josefine_broker.engine.metadata.image import TopicEntry
 from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+IN_FILES = {LOGGER: "log.level", CLIENT_METRICS: "telemetry.client_metrics"}
+"""Resources that are settings of each broker's file here, by type."""
 BROKER_THROTTLES = frozenset(
     {
         "follower.replication.throttled.rate",
@@ -141,11 +143,17 @@ def given(configs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
     return found
 
 
+def without_configs(kind: int) -> KafkaError:
+    """The refusal of a resource of this type."""
+    message = f"resources of type {kind} have no configs"
+    if kind in IN_FILES:
+        message += f": '{IN_FILES[kind]}' in each broker's file has them"
+    return KafkaError(ErrorCode.invalid_request, message)
+
+
 def _topic(ctx: Context, resource: Resource) -> TopicEntry:
     if resource.type != TOPIC:
-        raise KafkaError(
-            ErrorCode.invalid_request, f"resources of type {resource.type} have no configs"
-        )
+        raise without_configs(resource.type)
     topic = ctx.image.topics.get(resource.name)
     if topic is None:
         raise KafkaError(ErrorCode.unknown_topic_or_partition, f"no topic '{resource.name}'")

@@ -222,7 +222,15 @@ def test_brokers_and_unknown_topics_are_not_altered(world: World) -> None:
         "there is no broker '7'",
     )
     assert logger.error_code == ErrorCode.invalid_request
+    assert "'log.level' in each broker's file" in logger.error_message
     assert unknown.error_code == ErrorCode.unknown_topic_or_partition
+
+
+def test_subscriptions_of_client_metrics_are_in_the_brokers_files(world: World) -> None:
+    altered = alter(world, ("metrics", SET, "org.apache.kafka."), kind=16, name="s")
+    for answer in (altered, describe(world, kind=16, name="s")):
+        assert answer.error_code == ErrorCode.invalid_request
+        assert "'telemetry.client_metrics' in each broker's file" in answer.error_message
 
 
 @pytest.mark.parametrize("name", ["1", ""])
