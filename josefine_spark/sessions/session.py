@@ -87,6 +87,10 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
 }
 
 
+UNDECLARED = ("spark.josefine.", "spark.sql.catalog.")
+"""Settings of a session that Spark takes for not modifiable, because nobody has declared them."""
+
+
 class SessionError(RuntimeError):
     """A session cannot be started; the message is one sentence with the remedy."""
 
@@ -99,6 +103,8 @@ def session(
 ) -> "SparkSession":
     """Return the running Spark session, or start one with Delta and `format("josefine")`.
 
+    A running session keeps those of the settings in `conf` that can be changed, as it does after
+    PySpark's `getOrCreate`: the next caller finds them. The others are ignored.
     `master` defaults to `local[*]` unless `conf` or spark-submit names one. `paths`: what the job
     reads and writes; for one in an object store, the package of its file system is added. Raises
     SessionError.
@@ -112,7 +118,7 @@ def session(
     running = running_session()
     if running is not None:
         for key, value in (conf or {}).items():
-            if running.conf.isModifiable(key):
+            if key.startswith(UNDECLARED) or running.conf.isModifiable(key):
                 running.conf.set(key, value)
         _make_known(running)
         return running

@@ -11,6 +11,7 @@ import pytest
 
 from josefine_spark import session
 from josefine_spark.sessions.registration import make_active
+from tests.support.spark_settings import settings_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,11 +58,17 @@ def spark(
 
 
 @pytest.fixture(autouse=True)
-def _active_again(request: pytest.FixtureRequest) -> None:
-    """Each test begins with the shared session as the active one.
+def _as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test begins with the shared session as the active one, and leaves its settings as they
+    were.
 
     A test with a session of its own (`newSession`) leaves that one active in the thread, and a
     later test would read its settings where it asks for the active session.
     """
-    if "spark" in request.fixturenames:
-        make_active(request.getfixturevalue("spark"))
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark: SparkSession = request.getfixturevalue("spark")
+    make_active(spark)
+    with settings_kept(spark):
+        yield

@@ -17,6 +17,7 @@ from josefine_spark.options.environment import (
 )
 from josefine_spark.sessions.registration import make_active
 from tests.spark.connector.conftest import HAS_LIMITS
+from tests.support.spark_settings import settings_kept
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -92,3 +93,47 @@ def test_a_python_that_did_not_start_in_time_is_started_again(spark, monkeypatch
     settle_environment(spark)
 
     assert set(NAMES) <= names(spark)
+
+
+LIMIT, OWN = "spark.sql.files.maxRecordsPerFile", "spark.josefine.directCommits"
+STATIC, CATALOG = "spark.sql.warehouse.dir", "spark.sql.catalog.mine"
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_no_test_finds_the_settings_of_another(spark, turn):
+    """The second one would find those of the first."""
+    assert (spark.conf.get(LIMIT), spark.conf.get(OWN, "none")) == ("0", "none")
+    for name in (LIMIT, OWN):
+        spark.conf.set(name, "7")
+
+
+def test_settings_that_were_set_changed_and_unset_are_put_back(spark):
+    for name in (LIMIT, OWN):
+        spark.conf.set(name, "1")
+    before = spark.conf.getAll
+
+    with settings_kept(spark):
+        spark.conf.set(LIMIT, "2")
+        spark.conf.unset(OWN)
+        spark.conf.set(CATALOG, "x")
+        assert spark.conf.getAll != before
+
+    assert spark.conf.getAll == before
+
+
+def test_a_running_session_gets_the_settings_that_can_be_changed_for_good(spark):
+    warehouse = spark.conf.get(STATIC)
+    asked = {
+        LIMIT: "5",
+        OWN: "false",
+        CATALOG: "x",
+        STATIC: "/elsewhere",
+        "spark.driver.memory": "9g",
+    }
+
+    found = session(conf=asked)
+
+    assert [found.conf.get(name) for name in (LIMIT, OWN, CATALOG)] == ["5", "false", "x"]
+    assert found.conf.get(STATIC) == warehouse
+    assert found.conf.get("spark.driver.memory") != "9g"
+    assert session().conf.get(LIMIT) == "5"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, date, datetime
 from functools import partial
@@ -18,6 +19,7 @@ from pipelines.sinks.commits import Link
 from pipelines.sinks.direct_merge import merge, rows_of
 from pipelines.sinks.direct_table import DirectTable
 from pipelines.sinks.staging import files_in, write_files
+from pipelines.spark.files import HadoopFiles
 
 KEYS = {
     "k": (pa.string(), "string", ["a", None, "\U0001f600" * 40]),
@@ -103,6 +105,29 @@ def test_a_direct_merge_gives_the_rows_of_sparks(spark: Any, tmp_path: Path, see
     found, wanted = (spark.read.format("delta").load(each).collect() for each in (direct, sparks))
     assert Counter(map(tuple, found)) == Counter(map(tuple, wanted))
     assert len(found) > 25
+
+
+def test_hadoop_reads_a_checkpoint_of_delta_rs_after_sparks(spark: Any, tmp_path: Path) -> None:
+    path, often = str(tmp_path / "t"), "tblproperties ('delta.checkpointInterval' = '2')"
+    spark.sql(f"create table delta.`{path}` (id bigint) using delta {often}")
+    for _ in range(2):
+        spark.sql(f"insert into delta.`{path}` values (1)")
+
+    def last() -> Any:
+        text = HadoopFiles(spark).read_text(f"{path}/_delta_log/_last_checkpoint")
+        found: Any = json.loads(text or "")
+        return found["version"]
+
+    assert last() == 2
+
+    table = DirectTable(
+        path, [{"name": "id", "type": "long", "nullable": True, "metadata": {}}], {}
+    )
+    for version in (2, 3):
+        table.check(version)
+        table.add([], version, Link(pipeline="p", sink="s", run="r"), version, "{}")
+
+    assert last() == 3
 
 
 def test_spark_and_a_direct_merge_find_each_others_rows(spark: Any, tmp_path: Path) -> None:
