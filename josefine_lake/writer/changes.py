@@ -72,10 +72,12 @@ class PendingChanges:
         found = pa.concat_tables(self._waiting)
         names, columns, self._waiting = found.column_names, found.columns, []
         del found
-        # Column by column: the chunks of one are free before the next one is made one piece.
+        # Column by column: the chunks of one are the system's again before the next one is made one
+        # piece.
         for at, each in enumerate(columns):
             columns[at] = each.combine_chunks()
             del each
+            pa.default_memory_pool().release_unused()
         rows = pa.table(columns, names)
         return Changes(rows=rows, at_ms=at_ms, keys=self._keys, order=self._order)
 
