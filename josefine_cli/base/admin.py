@@ -63,6 +63,7 @@ def _why(error: Exception, is_tls: bool) -> str:
 
 def _said(error: urllib.error.HTTPError) -> str:
     try:
-        return str(json.load(error)["error"])
+        with error:
+            return str(json.load(error)["error"])
     except (OSError, ValueError, KeyError, TypeError):
         return error.reason

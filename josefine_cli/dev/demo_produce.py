@@ -43,6 +43,8 @@ def publish(bootstrap: str, topic: str, data_set: Path, console: Console) -> Pro
             "linger.ms": 20,
             "delivery.report.only.error": True,
             "queue.buffering.max.messages": 200_000,
+            # Ctrl-C stops the broker at the same time, and failures are reported below.
+            "log_level": 2,
         }
     )
     totals = InputTotals()

@@ -390,7 +390,8 @@ def page(guarded: Guarded, path: str, user: str = "", password: str = "") -> int
         with urllib.request.urlopen(request, timeout=30) as answer:
             return int(answer.status)
     except HTTPError as error:
-        return error.code
+        with error:
+            return error.code
 
 
 def test_stranger_is_hung_up_on_whatever_it_asks(guarded: Guarded) -> None:

@@ -55,7 +55,8 @@ def test_message_browser_answers_by_offset_by_key_and_in_sentences(url: str) -> 
             with urllib.request.urlopen(f"{url}/api/records?{query}", timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            with error:
+                return error.code, json.load(error)
 
     def values(found: dict[str, Any]) -> list[str]:
         return [each["value"] for each in found["records"]]
@@ -140,7 +141,8 @@ def get(url: str) -> dict[str, Any]:
         with urllib.request.urlopen(url, timeout=30) as answer:
             found: dict[str, Any] = json.load(answer)
     except urllib.error.HTTPError as error:
-        found = json.load(error)
+        with error:
+            found = json.load(error)
     return found
 
 
@@ -171,7 +173,8 @@ def test_name_that_somebody_points_here_reads_nothing(url: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=30)
 
-    assert refused.value.code == 403
+    with refused.value as error:
+        assert error.code == 403
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")

@@ -60,7 +60,8 @@ class Shown(NamedTuple):
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            with error:
+                return error.code, json.load(error)
 
     def topics(self) -> set[str]:
         with BlockingClient(self.broker.bootstrap) as client:
@@ -162,7 +163,8 @@ def test_every_change_needs_the_token_and_json(shown: Shown, path: str) -> None:
         urllib.request.urlopen(request, timeout=30)
 
     # A form of another page can send a POST, and neither the header nor this type.
-    assert refused.value.code == 415
+    with refused.value as error:
+        assert error.code == 415
     assert shown.post(path, {}, "guessed")[0] == 403
 
 

@@ -204,7 +204,8 @@ def test_pages_take_a_token_too(served: Served) -> None:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return int(answer.status)
         except HTTPError as error:
-            return error.code
+            with error:
+                return error.code
 
     assert status(served.key.token()) == 200
     assert status(served.key.token("bob")) == 403

@@ -54,7 +54,8 @@ class Served(NamedTuple):
             ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def refused(self) -> float:
         (line,) = (

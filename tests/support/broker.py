@@ -115,7 +115,8 @@ class BrokerProcess(ServerProcess):
             with urllib.request.urlopen(self.admin_url + path, timeout=10) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def _command(self) -> list[str]:
         """Linux calls the *thread* that started a process its parent: only the main one outlives

@@ -32,4 +32,5 @@ def dashboard_process(broker: BrokerProcess, *options: str) -> Iterator[tuple[st
         yield line.removeprefix("dashboard on ").strip(), process.pid
     finally:
         process.send_signal(signal.SIGINT)
+        process.stdout.close()
         assert process.wait(30) == 0

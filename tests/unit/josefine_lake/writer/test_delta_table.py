@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
 from josefine_broker.base.ids import TopicPartition
@@ -102,6 +102,26 @@ def test_a_rewrite_of_files_that_somebody_has_changed_meanwhile_changes_nothing(
         commit(table, 4)
         table.compact(1 << 20, 0)
         assert numbers(tmp_path / "t") == [*left, 4]
+
+
+@pytest.mark.parametrize("failure", [CommitFailedError, DeltaError])
+def test_a_rewrite_whose_answer_was_lost_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: type[Exception]
+) -> None:
+    table = opened(tmp_path / "t")
+    for number in (1, 2):
+        commit(table, number)
+    made = DeltaTable.create_write_transaction
+
+    def lost(self: DeltaTable, *args: Any, **more: Any) -> None:
+        made(self, *args, **more)
+        raise failure("the answer was lost")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    table.compact(1 << 20, 0)
+
+    assert table.files_and_bytes()[0] == 1
+    assert numbers(tmp_path / "t") == [1, 2]
 
 
 def test_rows_that_are_appended_while_files_are_rewritten_stay(
