@@ -170,14 +170,7 @@ class Node:
         incarnation, this_host = uuid.uuid4().hex, socket.gethostname()
         admin_url = self._admin_url(admin_bound)
         register = registration(self.config, clients, this_host, admin_url, incarnation)
-        # In a thread: the loop must answer other brokers, and after a crash this reads all data.
-        wanted = list(to_be_hosted(ctx))
-        claims = await tell_meanwhile(
-            asyncio.to_thread(hosting.prepare, wanted),
-            say,
-            lambda: f"recovering logs: {hosting.prepared} of {len(wanted)} partitions read",
-        )
-        _say_doubts(ctx, claims, say)
+        claims = await _recover_logs(ctx, hosting, say)
         register = replace(
             register,
             clean=manager.has_everything and claims.are_complete,
@@ -435,6 +428,19 @@ class Node:
     def fatal(self) -> BaseException | None:
         """Why the broker must stop, once `on_fatal` was called."""
         return self._failure.error
+
+
+async def _recover_logs(ctx: Context, hosting: Hosting, say: Say) -> LogClaims:
+    """Open the logs of this broker's replicas; returns what they lack."""
+    # In a thread: the loop must answer other brokers, and after a crash this reads all data.
+    wanted = list(to_be_hosted(ctx))
+    claims = await tell_meanwhile(
+        asyncio.to_thread(hosting.prepare, wanted),
+        say,
+        lambda: f"recovering logs: {hosting.prepared} of {len(wanted)} partitions read",
+    )
+    _say_doubts(ctx, claims, say)
+    return claims
 
 
 def _say_recovered(manager: LogManager, say: Say) -> None:

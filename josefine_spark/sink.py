@@ -34,7 +34,8 @@ class _Writer:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        """In a task: write all rows of its Arrow batches and wait for the acknowledgements."""
+        """In a task: write all rows of its Arrow batches and wait for the acknowledgements. Raises
+        SinkError."""
         from josefine_spark.write.task_writer import TaskWriter
 
         connection = self._options.connection
@@ -57,6 +58,7 @@ class JosefineWriter(_Writer, DataSourceArrowWriter):
     """The writer of `df.write.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """On the driver, after the last task: log the delivery counts of all of them."""
         log_delivery(messages, None, self._options.delivery_log)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -67,6 +69,7 @@ class JosefineStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """The writer of `df.writeStream.format("josefine")`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """The same for one micro-batch."""
         log_delivery(messages, batchId, self._options.delivery_log)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803

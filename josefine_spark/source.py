@@ -48,7 +48,8 @@ log = logging.getLogger("josefine.spark")
 
 
 class JosefineDataSource(DataSource):
-    """PySpark's factory of readers and writers."""
+    """PySpark's factory of readers and writers. Each method that takes a schema or reads options
+    raises OptionError for one that is unknown, missing, contradictory or not of its type."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(plain_options(options))
@@ -60,6 +61,7 @@ class JosefineDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
+        """The columns, which follow from the options; connects to no broker."""
         columns = self._columns()
         freeze_loaded()
         return remember_options(columns, self.options) if self._is_of_table else columns
@@ -74,6 +76,7 @@ class JosefineDataSource(DataSource):
 
     @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch query."""
         given = options_with_table(self.options, schema, written=False)
         options = source_options(given, streaming=False)
         _check_schema(schema, options)
@@ -82,6 +85,7 @@ class JosefineDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """The reader of a streaming query."""
         given = options_with_table(self.options, schema, written=False)
         options = source_options(given, streaming=True)
         _check_schema(schema, options)
@@ -94,6 +98,7 @@ class JosefineDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The writer of a batch query, for the option `delivery`."""
         from josefine_spark.sink import JosefineWriter
 
         if overwrite:
@@ -113,6 +118,7 @@ class JosefineDataSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
+        """The writer of a streaming query, for the option `delivery`."""
         from josefine_spark.sink import JosefineStreamWriter
 
         if overwrite:
@@ -136,6 +142,8 @@ class JosefineReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
+        """On the driver: ask brokers for the bounds, and split them into tasks. Raises OptionError,
+        KafkaError, DataLossError."""
         from josefine_spark.read.start_offsets import ranges
 
         client = planning_client(self._options.read)
@@ -150,6 +158,7 @@ class JosefineReader(DataSourceReader):
         return input_partitions(self._options, wanted)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        """In a task: Arrow record batches of its offset range. Raises ReadError, DataLossError."""
         return read_task(self._options.read, partition)
 
 

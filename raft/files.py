@@ -23,41 +23,55 @@ REASONS = {
 
 
 class File(Protocol):
-    """A file that only grows at its end."""
+    """A file that only grows at its end. Each call raises OSError."""
 
     def append(self, data: bytes) -> None:
-        """Write all of `data` at the end. Raises OSError; a part of it may have been written."""
+        """Write all of `data` at the end. After an error a part of it may have been written."""
         ...
 
     def sync(self) -> None:
         """Make every byte so far durable."""
         ...
 
-    def truncate(self, size: int) -> None: ...
+    def truncate(self, size: int) -> None:
+        """Cut the file to its first `size` bytes; durable with the next `sync`."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the handle, without a sync."""
+        ...
 
 
 class Files(Protocol):
-    """One flat directory that belongs to one node."""
+    """One flat directory that belongs to one node. Each call raises OSError."""
 
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """The names of all files, sorted."""
+        ...
 
-    def read(self, name: str) -> bytes: ...
+    def read(self, name: str) -> bytes:
+        """The whole content of a file that exists."""
+        ...
 
     def open(self, name: str) -> File:
         """Open for appending; create it empty when missing."""
         ...
 
-    def rename(self, old: str, new: str) -> None: ...
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name; a file of that name is replaced."""
+        ...
 
-    def remove(self, name: str) -> None: ...
+    def remove(self, name: str) -> None:
+        """Remove a file that exists."""
+        ...
 
     def sync_names(self) -> None:
         """Make creations, renames and removals so far durable."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the directory; files stay open."""
+        ...
 
 
 class Crash(BaseException):

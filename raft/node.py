@@ -55,6 +55,7 @@ class Node:
     # -- questions
 
     def status(self) -> Status:
+        """The node's state at this moment, a frozen copy."""
         core = self._core
         return Status(
             node_id=core.id,
@@ -89,10 +90,12 @@ class Node:
 
     @property
     def term(self) -> Term:
+        """The newest term that this node has seen."""
         return self._core.term
 
     @property
     def role(self) -> Role:
+        """Its role in that term."""
         return self._core.role
 
     @property

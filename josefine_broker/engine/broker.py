@@ -39,16 +39,15 @@ from josefine_broker.engine.metadata.changes import At, Origin
 from josefine_broker.engine.metadata.features import raft_format
 from josefine_broker.engine.metadata.image import Address, MetadataImage
 from josefine_broker.engine.metadata_quorum.controller_host import Controlling
+from josefine_broker.engine.metadata_quorum.leadership_transfer import LeadershipTransfer
 from josefine_broker.engine.metadata_quorum.peer_messages import Hearing
 from josefine_broker.engine.metadata_quorum.quorum import Quorum, SnapshotLimits
 from josefine_broker.engine.metadata_quorum.ready_work import RaftWork
 from josefine_broker.engine.outbox import Outbox
 from josefine_broker.engine.ports import LogsPort
 from josefine_broker.engine.security.authorizer import Authorizer
-from raft import Config, InvariantBroken, NodeId, Recovered, Role
+from raft import Config, InvariantBroken, NodeId, Recovered
 
-HAND_OVER_MS = 1_000
-"""Delay between two attempts to transfer the Raft leadership to another voter."""
 PATIENCE_SESSIONS = 4
 """How many session timeouts a broker that peers report as removed waits for the block that names
 it."""
@@ -121,7 +120,6 @@ class Broker:
         self._touched = True
         self._image: MetadataImage | None = None
         self._book_changes = book.changes
-        self._hand_over_ms = 0
         self._ask_about_ms = 0
         """A broker without a controller asks the others at most once per session timeout."""
         self._unjoined = Lasting(self._outbox.tell, "not joined yet")
@@ -154,11 +152,14 @@ class Broker:
             image=lambda: self.ctx.image,
             members=lambda: self.quorum.node.members.all,
             height=lambda: self.ctx.metadata.applied_height,
-            leads=lambda: self._leads_raft,
+            leads=lambda: self.transfer.leads_raft,
         )
         self.asking = Asking(self._id, config.seeds, book)
         self.controlling = Controlling(
             self.ctx, config.controller, self._change_members, self._look_again
+        )
+        self.transfer = LeadershipTransfer(
+            self.ctx, self.quorum, self._outbox, clock, lambda: self.place
         )
         self.raft_work = RaftWork(self.quorum, self.ctx, self.peers, self._outbox, self.applied)
         self.hearing = Hearing(
@@ -187,12 +188,7 @@ class Broker:
     @property
     def has_left(self) -> bool:
         """After `Leave`: whether everything that other brokers can take over is handed over."""
-        has_left = self.place in (Place.LEFT, Place.DISMISSED)
-        return has_left and not (self._leads_raft and self._other_voters())
-
-    @property
-    def _leads_raft(self) -> bool:
-        return self.quorum.node.role is Role.LEADER
+        return self.place in (Place.LEFT, Place.DISMISSED) and not self.transfer.is_possible
 
     def hello(self, to: int) -> Hello:
         """This broker's introduction to `to` (0: an unknown peer that dialed in). It names no
@@ -269,14 +265,15 @@ class Broker:
         """Let time pass."""
         if self.failure is not None:
             return
-        due_ms, led = self._look_at_ms(), self._leads_raft  # before the parts get their tick
+        # Before the parts get their tick.
+        due_ms, led = self._look_at_ms(), self.transfer.leads_raft
         try:
             self.quorum.tick(now_ms)
         except (Fatal, InvariantBroken) as error:
             self.end(error)
             return
         self.asking.tick(now_ms)
-        if (due_ms is not None and now_ms >= due_ms) or led != self._leads_raft:
+        if (due_ms is not None and now_ms >= due_ms) or led != self.transfer.leads_raft:
             self._touched = True
         self.raft_work.tick(now_ms)
 
@@ -286,11 +283,11 @@ class Broker:
         return min((each for each in times if each is not None), default=None)
 
     def _look_at_ms(self) -> int | None:
-        times = [self.controlling.wake_at_ms(), self.asking.wake_at_ms()]
+        times = [
+            self.controlling.wake_at_ms(), self.asking.wake_at_ms(), self.transfer.wake_at_ms()
+        ]  # fmt: skip
         if self.enrolment is not None:
             times.append(self.enrolment.wake_at_ms())
-        if self._wants_to_hand_over():
-            times.append(self._hand_over_ms)
         return min((each for each in times if each is not None), default=None)
 
     # -- output
@@ -341,7 +338,7 @@ class Broker:
             self.quorum.node.speak(raft_format(ctx.image.features))
             self._outbox.ready.image_changed = True
         self._ask_around()
-        self._hand_over()
+        self.transfer.step()
 
     def _send_beat(self, beat: Heartbeat, enrolment: Enrolment) -> None:
         """Send a heartbeat; the controller of this broker itself gets it without a frame."""
@@ -386,31 +383,6 @@ class Broker:
         while it was stopped, and know as members only brokers that are gone or lost their data: it
         would refuse their successors forever. A broker that knows of the removal reports it."""
         return self.place is not Place.UNKNOWN and not self.ctx.cluster.is_heard
-
-    def _wants_to_hand_over(self) -> bool:
-        """Whether another voter should lead Raft: this broker is stopping; or its disk is full, or
-        a limit lasts, and a live voter exists. Sooner or later one of its own writes would fail,
-        and every metadata change would wait."""
-        if not self._leads_raft:
-            return False
-        if self.place in (Place.LEFT, Place.DISMISSED):
-            return bool(self._other_voters())
-        storage = self.ctx.storage
-        is_full = storage.is_full or bool(storage.limit.reason)
-        return is_full and not self.ctx.image.live_brokers().isdisjoint(self._other_voters())
-
-    def _other_voters(self) -> frozenset[int]:
-        return self.quorum.node.members.voters - {self._id}
-
-    def _hand_over(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        if not self._wants_to_hand_over() or now_ms < self._hand_over_ms:
-            return
-        self._hand_over_ms = now_ms + HAND_OVER_MS
-        if not self.quorum.node.hands_over:
-            live = set(self.ctx.image.live_brokers()) - {self._id}
-            begun = self.quorum.hand_over(live)
-            self._outbox.tell("raft leadership handed over" if begun else "raft leadership stays")
 
     def _is_member(self) -> bool:
         return self._id in self.quorum.node.members.all

@@ -16,23 +16,33 @@ from josefine_spark.base.topic_offsets import ByPartition
 class Reader(Log, Protocol):
     """The log of one topic."""
 
-    def look(self) -> Topic: ...
+    def look(self) -> Topic:
+        """The topic's id, and the start and end offset of each partition. Raises KafkaError."""
+        ...
 
-    def stable_ends(self, partitions: ByPartition) -> ByPartition: ...
+    def stable_ends(self, partitions: ByPartition) -> ByPartition:
+        """The last stable offset of each partition. Raises KafkaError."""
+        ...
 
 
 class Brokers(Protocol):
     """Each raises KafkaError."""
 
-    def topics(self) -> Collection[str]: ...
+    def topics(self) -> Collection[str]:
+        """The names of all topics that the client may see."""
+        ...
 
-    def configs(self, topic: str) -> Mapping[str, str | None]: ...
+    def configs(self, topic: str) -> Mapping[str, str | None]:
+        """The configs of a topic, defaults included; the value of a sensitive one is None."""
+        ...
 
     def committed(self, topic: str) -> ByPartition:
         """The offsets that the table writers' group has stored."""
         ...
 
-    def reader(self, topic: str) -> Reader: ...
+    def reader(self, topic: str) -> Reader:
+        """A reader of the topic's log; sends no request."""
+        ...
 
 
 class Cluster:

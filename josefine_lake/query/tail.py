@@ -31,9 +31,14 @@ MEGABYTE = 1_000_000
 class Log(Protocol):
     """The part of `topic_reader.TopicReader` that reads on."""
 
-    def fetch(self, positions: ByPartition, wait_ms: int) -> list[Read]: ...
+    def fetch(self, positions: ByPartition, wait_ms: int) -> list[Read]:
+        """Committed records from these offsets on; empty after `wait_ms` without one. Raises
+        KafkaError, CorruptData, OutOfRangeError."""
+        ...
 
-    def topic_id(self) -> str: ...
+    def topic_id(self) -> str:
+        """The topic's id in the last answers, without a request; empty: unknown."""
+        ...
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ def test_one_round_goes_from_raft_over_the_view_to_enrolment_controller_and_read
     member.enrol()
     broker, order = member.broker, list[str]()
     steps: list[tuple[object, str]] = [
-        (broker, "_hand_over"),
+        (broker.transfer, "step"),
         (broker, "_ask_around"),
         (broker.peers, "learn_from_image"),
         (broker.controlling, "step"),
@@ -44,7 +44,7 @@ def test_one_round_goes_from_raft_over_the_view_to_enrolment_controller_and_read
     rounds = " ".join(order).split("RaftWork.take ")
     assert (
         "Controlling.raft_moved Enrolment.step Controlling.step Peers.learn_from_image"
-        " Broker._ask_around Broker._hand_over "
+        " Broker._ask_around LeadershipTransfer.step "
     ) in rounds
     assert all(each.startswith("Controlling.raft_moved") for each in rounds if each.strip())
 

@@ -6,10 +6,10 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine import events as e
-from josefine_broker.engine.broker import HAND_OVER_MS
 from josefine_broker.engine.cluster.enrolment import DismissedError, Place
 from josefine_broker.engine.cluster.messages import Discover
 from josefine_broker.engine.metadata.changes import UnregisterBroker
+from josefine_broker.engine.metadata_quorum.leadership_transfer import HAND_OVER_MS
 from raft.messages import TakeOver
 from tests.unit.josefine_broker.engine.members import (
     BEAT_MS,
