@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -63,6 +63,14 @@ class MisfitError(ValueError):
     """The existing table cannot take the topic's rows; the message has the reason."""
 
 
+class _Seen(NamedTuple):
+    """The newest entry of a log that was looked at."""
+
+    version: int
+    text: str | None
+    """Another one means another table."""
+
+
 class ChainedTable:
     """One table and one chain in it. Mutable: the newest version that was looked at."""
 
@@ -88,18 +96,15 @@ class ChainedTable:
         self._removed: tuple[str, ...] = ()
         self._log = DeltaLogReader(folder.files, folder.path, link.app_id)
         self._table: DeltaTable | None = None
-        self._version = -1
+        self._seen = _Seen(-1, None)
         self._durable = -1
         """The version up to which all commits were synced."""
-        self._seen: str | None = None
-        """The text of the newest entry: another one means another table."""
 
     def load(self) -> Found:
         """The chain's newest commit; None: it has none."""
-        found, self._version = self._log.last_tip()
-        self._seen = self._text(self._version)
-        self._durable = min(self._durable, self._version)
-        self._durable = max(self._durable, self._version - RECENT, -1)
+        found, newest = self._log.last_tip()
+        self._look_at(newest)
+        self._durable = max(min(self._durable, newest), newest - RECENT, -1)
         if isinstance(found, Unreadable) and found.txn_version == 0:
             # Old log entries were cleaned up; a checkpoint still has the transactions.
             known = self._opened()
@@ -130,7 +135,7 @@ class ChainedTable:
     @property
     def is_there(self) -> bool:
         """Whether the table exists."""
-        return self._version >= 0
+        return self._seen.version >= 0
 
     def ensure(self, schema: pa.Schema) -> None:
         """Create the table, or add the columns that an existing one lacks, if it may. Raises
@@ -275,24 +280,25 @@ class ChainedTable:
 
     def _ready(self) -> DeltaTable:
         """The table at a version up to which all entries were looked at. Raises StoppedError."""
-        if self._text(self._version) != self._seen:
+        if self._is_another():
             raise _stop("the table was dropped or created again while it was written")
         table = self._table or self._opened()
         if table is None:
             raise _stop("the table was dropped while it was written")
         self._table = table
         while True:
-            for entry in self._log.after(self._version):
+            newest = self._seen.version
+            for entry in self._log.after(newest):
                 if entry.txn_version is not None or entry.handed_to:
                     raise lost_race()
                 if entry.operation == "RESTORE":
                     raise _stop("the table was restored while it was written")
-                self._version = entry.version
-            self._seen = self._text(self._version)
-            if table.version() >= self._version:
+                newest = entry.version
+            self._look_at(newest)
+            if table.version() >= self._seen.version:
                 break
             table.update_incremental()
-        if table.version() > self._version:
+        if table.version() > self._seen.version:
             # A commit between both looks: its entry is looked at first.
             return self._ready()
         return table
@@ -311,22 +317,28 @@ class ChainedTable:
 
     def _sync(self) -> None:
         """Make the commits up to the newest known one durable. Raises OSError."""
-        if self.folder.at is None and self._durable < self._version:
-            sync_commits(Path(self.folder.path), range(self._durable + 1, self._version + 1))
-        self._durable = self._version
+        if self.folder.at is None and self._durable < self._seen.version:
+            sync_commits(Path(self.folder.path), range(self._durable + 1, self._seen.version + 1))
+        self._durable = self._seen.version
 
     def _is_made(self, commit: Commit) -> bool:
         """Whether the log has this commit. Raises StoppedError for one of another run."""
-        for entry in self._log.after(self._version):
+        for entry in self._log.after(self._seen.version):
             if entry.txn_version is None:
                 continue
             made = (commit.txn_version, commit.txn_version)
             if not is_ours(entry.metadata or {}, entry.txn_version, self.link, made):
                 raise lost_race()
-            self._version = entry.version
-            self._seen = self._text(self._version)
+            self._look_at(entry.version)
             return True
         return False
+
+    def _look_at(self, version: int) -> None:
+        self._seen = _Seen(version, self._text(version))
+
+    def _is_another(self) -> bool:
+        """Whether the table was dropped or created again since its newest entry was looked at."""
+        return self._text(self._seen.version) != self._seen.text
 
     def _text(self, version: int) -> str | None:
         path = f"{self.folder.path}/_delta_log/{version:020d}.json"
@@ -336,7 +348,7 @@ class ChainedTable:
         """The table at its newest version. Of an open one only the new entries are read: a look at
         the whole log after each commit would be most of the commit's cost."""
         # One that was dropped or created again is another table: `_ready` stops at it.
-        if self._table is None or self._text(self._version) != self._seen:
+        if self._table is None or self._is_another():
             return self._opened()
         self._table.update_incremental()
         return self._table

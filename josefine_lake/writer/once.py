@@ -14,9 +14,10 @@ from josefine_lake.writer.topic_reader import OutOfRangeError
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import committer, world_of
 from pipelines.exactly_once.offset_chain import Verdict
+from pipelines.storage.location import StorageError
 
-FAILURES = (DeltaError, OSError, OutOfRangeError)
-"""Of a table, its schema file or its registry; another run may continue after them."""
+FAILURES = (DeltaError, OSError, OutOfRangeError, StorageError)
+"""Of a table, its store, schema file or registry; another run may continue after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from deltalake.exceptions import DeltaError
-
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client import membership
@@ -25,8 +23,8 @@ from josefine_lake.config.leases import GROUP, LEASES, leased
 from josefine_lake.config.table_topic import TableTopic, table_topic
 from josefine_lake.report.table_stats import ProcessStats, TableStats
 from josefine_lake.writer.discovery import Discovered, Parse, discover
+from josefine_lake.writer.once import FAILURES
 from josefine_lake.writer.table_writer import TableWriter
-from josefine_lake.writer.topic_reader import OutOfRangeError
 from josefine_lake.writer.verdicts import StoppedTable
 from josefine_lake.writer.worlds import monotonic_ms, world_of
 from josefine_spark.base.topic_offsets import ByPartition
@@ -134,7 +132,7 @@ class TableThread:
                 if error.stopped.verdict not in AGAIN:
                     # A person decides. A start writes nothing until then, and continues after it.
                     pause_ms, what_next = self._pauses_ms[1], ""
-            except (KafkaError, CorruptData, OutOfRangeError, DeltaError, OSError) as error:
+            except (KafkaError, CorruptData, *FAILURES) as error:
                 why = f"table of topic `{self.table.topic}`: {error}"
             except Exception as error:
                 # A thread that ended here would keep its lease, and no process would write.

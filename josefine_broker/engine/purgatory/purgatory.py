@@ -16,7 +16,7 @@ names may be anything.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
@@ -106,6 +106,38 @@ class _News(NamedTuple):
     now_ms: int
 
 
+class _Deadlines:
+    """Requests by deadline, those of equal ones in order of arrival. One that is waited for no more
+    is dropped when its turn comes."""
+
+    __slots__ = ("_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Parked]] = []
+        self._sequence = 0
+
+    def add(self, parked: Parked) -> None:
+        self._sequence += 1
+        heappush(self._heap, (parked.deadline_ms, self._sequence, parked))
+
+    def take(self, now_ms: int) -> Parked | None:
+        """The first one that has come, removed."""
+        due = self._heap and self._heap[0][0] <= now_ms
+        return heappop(self._heap)[2] if due else None
+
+    def first_ms(self, waiting: Container[Parked]) -> int | None:
+        """The first deadline of `waiting`."""
+        while self._heap and self._heap[0][2] not in waiting:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def shrink(self, waiting: Collection[Parked]) -> None:
+        """Drop all others than `waiting` where they are most: long polls would fill memory."""
+        if len(self._heap) > 64 + 2 * len(waiting):
+            self._heap = [each for each in self._heap if each[2] in waiting]
+            heapify(self._heap)
+
+
 def _nobody() -> None:
     """The default callback, which does nothing."""
 
@@ -115,8 +147,8 @@ class ParkedRequests:
 
     __slots__ = (
         "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_group",
-        "_for_partition", "_is_answering", "_is_looking", "_news", "_sequence", "_waiting",
-        "followers", "on_completed",
+        "_for_partition", "_is_answering", "_is_looking", "_news", "_waiting", "followers",
+        "on_completed",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -128,9 +160,8 @@ class ParkedRequests:
         """Event: any partition that this broker copies from us; one key for all of them."""
         self._for_brokers: dict[None, dict[Parked, None]] = {}
         """Event: broker liveness; one key for all."""
-        self._deadlines: list[tuple[int, int, Parked]] = []
+        self._deadlines = _Deadlines()
         self._waiting: set[Parked] = set()
-        self._sequence = 0
         self.followers = FollowerNews()
         self._news: deque[_News] = deque()
         """Events that were caused while earlier ones were handled."""
@@ -179,8 +210,7 @@ class ParkedRequests:
         if brokers:
             self._for_brokers.setdefault(None, {})[parked] = None
         self._waiting.add(parked)
-        self._sequence += 1
-        heappush(self._deadlines, (parked.deadline_ms, self._sequence, parked))
+        self._deadlines.add(parked)
 
     def awaits(self, partition: PartitionKey) -> bool:
         """Whether an event of this partition concerns anybody: otherwise `wake` does nothing."""
@@ -288,24 +318,18 @@ class ParkedRequests:
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
         _remove(self._for_brokers, None, parked)
-        # The heap drops forgotten requests lazily; without this limit, long polls would fill it.
-        if len(self._deadlines) > 64 + 2 * len(self._waiting):
-            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
-            heapify(self._deadlines)
+        self._deadlines.shrink(self._waiting)
 
     def tick(self, now_ms: int) -> None:
         """Expire every request whose deadline has come. For the host, from its event loop."""
         assert not self._is_looking, "an event is being handled: time advances after that"
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            parked = heappop(self._deadlines)[2]
+        while (parked := self._deadlines.take(now_ms)) is not None:
             if parked in self._waiting:
                 self.forget(parked)
                 parked.expire(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        while self._deadlines and self._deadlines[0][2] not in self._waiting:
-            heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines.first_ms(self._waiting)
 
 
 def _remove(table: dict[Key, dict[Parked, None]], key: Key, parked: Parked) -> None:

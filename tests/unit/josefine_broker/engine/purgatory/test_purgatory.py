@@ -281,7 +281,7 @@ def test_deadlines_of_the_forgotten_do_not_pile_up() -> None:
         table.park(waiting, partitions=[A])
         table.wake(A, 0)
 
-    assert len(table._deadlines) < 200
+    assert len(table._deadlines._heap) < 200
 
 
 actions = st.lists(
