@@ -11,8 +11,8 @@ Nothing here is re-entrant, and nothing needs to be:
 - an event that is caused while waiting requests check an earlier event is handled after that one.
 
 There are four kinds of events (partition, share partition of a group, follower, broker liveness),
-each with its own table and call. Separate tables keep apart followers, groups and topics, whose
-names may be anything.
+each with its own call. Separate tables keep apart followers, groups and topics, whose names may be
+anything.
 """
 
 from collections import deque
@@ -114,20 +114,19 @@ class ParkedRequests:
     """All waiting requests of a broker, by event and by deadline."""
 
     __slots__ = (
-        "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_group",
-        "_for_partition", "_is_answering", "_is_looking", "_news", "_sequence", "_waiting",
-        "followers", "on_completed",
+        "_completed", "_deadlines", "_for_follower", "_for_group", "_for_partition",
+        "_is_answering", "_is_looking", "_news", "_sequence", "_waiting", "followers",
+        "on_completed",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._for_partition: dict[PartitionKey, dict[Parked, None]] = {}
         """Events: high watermark, log start offset, role, ISR."""
-        self._for_group: dict[str, dict[Parked, None]] = {}
-        """Events: records of a share partition came back, or it may be used."""
+        self._for_group: dict[str | None, dict[Parked, None]] = {}
+        """Events: records of a share partition of this group came back, or it may be used. None:
+        broker liveness."""
         self._for_follower: dict[int, dict[Parked, None]] = {}
         """Event: any partition that this broker copies from us; one key for all of them."""
-        self._for_brokers: dict[None, dict[Parked, None]] = {}
-        """Event: broker liveness; one key for all."""
         self._deadlines: list[tuple[int, int, Parked]] = []
         self._waiting: set[Parked] = set()
         self._sequence = 0
@@ -177,7 +176,7 @@ class ParkedRequests:
         if follower is not None:
             self._for_follower.setdefault(follower, {})[parked] = None
         if brokers:
-            self._for_brokers.setdefault(None, {})[parked] = None
+            self._for_group.setdefault(None, {})[parked] = None
         self._waiting.add(parked)
         self._sequence += 1
         heappush(self._deadlines, (parked.deadline_ms, self._sequence, parked))
@@ -210,7 +209,7 @@ class ParkedRequests:
 
     def wake_for_brokers(self, now_ms: int) -> None:
         """Check the requests that wait for a change of broker liveness."""
-        waiting = self._for_brokers.get(None)
+        waiting = self._for_group.get(None)
         if waiting:
             self._look(waiting, None, now_ms)
 
@@ -287,7 +286,7 @@ class ParkedRequests:
             _remove(self._for_group, parked.group_id, parked)
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
-        _remove(self._for_brokers, None, parked)
+        _remove(self._for_group, None, parked)
         # The heap drops forgotten requests lazily; without this limit, long polls would fill it.
         if len(self._deadlines) > 64 + 2 * len(self._waiting):
             self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]

@@ -332,7 +332,7 @@ def test_every_request_is_answered_once_or_was_cancelled(
 
     for waiting in everyone:
         assert len(waiting.answers) == (0 if waiting in cancelled else 1)
-    assert (table._for_partition, table._for_follower, table._for_brokers) == ({}, {}, {})
+    assert (table._for_partition, table._for_follower, table._for_group) == ({}, {}, {})
 
 
 class Meddling(Waiting):
