@@ -281,7 +281,7 @@ def test_deadlines_of_the_forgotten_do_not_pile_up() -> None:
         table.park(waiting, partitions=[A])
         table.wake(A, 0)
 
-    assert len(table._deadlines._heap) < 200
+    assert len(table._deadlines) < 200
 
 
 actions = st.lists(
@@ -332,7 +332,7 @@ def test_every_request_is_answered_once_or_was_cancelled(
 
     for waiting in everyone:
         assert len(waiting.answers) == (0 if waiting in cancelled else 1)
-    assert (table._for_partition, table._for_follower, table._for_brokers) == ({}, {}, {})
+    assert (table._for_partition, table._for_follower, table._for_group) == ({}, {}, {})
 
 
 class Meddling(Waiting):
