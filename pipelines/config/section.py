@@ -59,8 +59,10 @@ class Reader:
         words = WORDS[self.section]
         there = {*self.table.nodes}
         said = {key: _text(node) for key, node in self.table.nodes.items()}
-        for key in self.table.nodes:
+        known = ""
+        for key, node in self.table.nodes.items():
             if key in words:
+                known = key
                 continue
             misplaced = self.section == "" and key in WORDS["spark"]
             meant = candidates(self.section, there, said) | (there & {*words})
@@ -68,7 +70,17 @@ class Reader:
             message = unknown_key(key, close, words)
             if misplaced:
                 message += f" (`{key}` belongs below `spark`)"
+            elif known and self._is_cut_off(known, key, node):
+                message = (
+                    f"a comma ends a text without quotes in {{ }}: put that of `{known}` in quotes"
+                )
             self.problem(self.table.key_places[key], self.path_of(key), message)
+
+    def _is_cut_off(self, known: str, key: str, node: Node) -> bool:
+        """Whether a key is the rest of the text of a known one, as in `{ sql: select a, b }`."""
+        places = self.table.key_places
+        is_beside = places[key].line == places[known].line
+        return is_beside and isinstance(node, Scalar) and node.value is None and not node.written
 
     def has(self, key: str) -> bool:
         return key in self.table.nodes

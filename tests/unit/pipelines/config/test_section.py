@@ -24,6 +24,22 @@ def test_an_empty_text_is_refused_and_an_absent_one_is_not():
     assert wrong.endswith("; found ``")
 
 
+def test_the_rest_of_a_text_without_quotes_in_brackets_is_no_unknown_key():
+    top = tree("{ inputs: [raw], sql: select a, b from raw }\n")
+    reader = Reader(top, "transform", [])
+
+    assert said(reader) == [
+        "b from raw: a comma ends a text without quotes in { }: put that of `sql` in quotes"
+    ]
+
+
+@pytest.mark.parametrize("written", ["{ sql: a, bogus: 1 }", "{ bogus, sql: a }", "sql: a\nbogus:"])
+def test_another_unknown_key_is_told_as_such(written):
+    (wrong,) = said(Reader(tree(f"{written}\n"), "transform", []))
+
+    assert wrong.startswith("bogus: unknown key `bogus`")
+
+
 @pytest.mark.parametrize("written", ["'5'", '"12"'])
 def test_a_number_in_quotes_is_refused_with_the_advice_to_leave_them_out(written):
     reader = section(f"rows: {written}", "limit")
