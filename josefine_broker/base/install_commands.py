@@ -52,6 +52,7 @@ DISTRIBUTION_OF: Mapping[str, str] = {
     "josefine_spark": "josefine-spark",
     "josefine_journal": "josefine-journal",
     "josefine_pipelines": "josefine-pipelines",
+    "josefine_lake": "josefine-lake",
 }
 """Package of ours, as it is installed → the distribution that has it."""
 

@@ -54,7 +54,7 @@ def broker(
         run(loaded)
         return
     # Before the broker serves: a topic with a table must not wait for a writer that cannot start.
-    need("the table writer", "deltalake", "pyarrow", "numpy")
+    need("the table writer", "josefine_lake", "deltalake", "pyarrow", "numpy")
     with table_writer(loaded.broker.data_dir):
         run(loaded)
 

@@ -17,7 +17,7 @@ from josefine_cli.cluster.target import Bootstrap, bootstrap_of
 from josefine_cli.sql.rows import Result, csv_lines, shown
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-PACKAGES = ("duckdb", "deltalake", "pyarrow", "numpy")
+PACKAGES = ("josefine_lake", "duckdb", "deltalake", "pyarrow", "numpy")
 LIMIT = 1_000
 _SIZE = re.compile(r"(\d+) ?([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

@@ -20,7 +20,7 @@ from josefine_cli.cluster.target import AsJson, Bootstrap, bootstrap_of
 from josefine_cli.kafka.completed import topic_names
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-PACKAGES = ("deltalake", "pyarrow", "numpy")
+PACKAGES = ("josefine_lake", "deltalake", "pyarrow", "numpy")
 PARENT_S = 1.0
 """How often a writer looks whether the process that started it still runs."""
 
