@@ -131,7 +131,7 @@ class Node:
         self._identity = claim(directory, self.config.broker.id)
         if not self._identity.cluster_id and initial_voters(self.config) == [self.config.broker.id]:
             say(f"{directory} holds nothing yet: a new cluster begins there")
-        # Before any recovery: a port that is taken is found at once.
+        # Before the recovery, which may take long: an address in use ends the start at once.
         bound = [self._bind(*listener) for listener in self.config.broker.listeners]
         text, text_bound = self.config.text, None
         if text.port is not None:

@@ -1,10 +1,10 @@
-"""Events of a run, and the interface of their reporters."""
+"""Events of a run, and the base of their reporters."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.model.retry_policy import Retry
@@ -50,8 +50,9 @@ LagMs: TypeAlias = Callable[[ByPartition], int | None]
 table lacks, 0 if it has all, None if unknown. Any thread may call it, and it may raise anything."""
 
 
-class Reporter(Protocol):
-    """The interface that receives the events of a run. Called from several threads."""
+class Reporter:
+    """Receives the events of a run, from several threads. This one ignores them; a subclass has the
+    methods of those that it handles."""
 
     def starting(self, what: str) -> None: ...
 
@@ -88,7 +89,7 @@ class Reporter(Protocol):
         """Rows are missing in the metric table."""
 
 
-class Both:
+class Both(Reporter):
     """A reporter that forwards each event to two reporters."""
 
     def __init__(self, first: Reporter, second: Reporter) -> None:

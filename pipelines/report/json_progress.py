@@ -10,11 +10,11 @@ from typing import IO, Any
 
 from josefine_broker.host.events import JsonFormatter
 from pipelines.model.retry_policy import Retry
-from pipelines.report.events import BatchDone
+from pipelines.report.events import BatchDone, Reporter
 from pipelines.report.throughput import Pacing
 
 
-class JsonReporter:
+class JsonReporter(Reporter):
     """A reporter that logs a constant message and fields for each kind of event."""
 
     def __init__(

@@ -53,7 +53,7 @@ class _Registry(CollectorRegistry):
             yield family
 
 
-class Metrics(Collector):
+class Metrics(Reporter, Collector):
     """The reporter of one run. Mutable: the counters, each sink's offsets, and the function that
     returns the end offsets of its topics."""
 
@@ -91,8 +91,6 @@ class Metrics(Collector):
         return self._made[name].labels(self._pipeline.name, *labels)
 
     # -- a reporter's -------------------------------------------------------------------------
-
-    def starting(self, what: str) -> None: ...
 
     def begun(self, sink: str, records_to_do: int | None) -> None:
         self._of("pipeline_failed", sink).set(0)
@@ -138,14 +136,8 @@ class Metrics(Collector):
     def failed(self, sink: str, line: str, left: int) -> None:
         self._of("pipeline_failed", sink).set(1)
 
-    def warned(self, sink: str, line: str) -> None: ...
-
     def upkeep_failed(self, sink: str, line: str) -> None:
         self._of("pipeline_upkeep_failures", sink).inc()
-
-    def group_failed(self, source: str, line: str) -> None: ...
-
-    def table_failed(self, line: str) -> None: ...
 
     # -- a scrape's ---------------------------------------------------------------------------
 

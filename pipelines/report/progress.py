@@ -23,12 +23,12 @@ from rich.progress import (
 from pipelines.base.plurals import counted
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.retry_policy import Retry
-from pipelines.report.events import BatchDone
+from pipelines.report.events import BatchDone, Reporter
 from pipelines.report.json_progress import JsonReporter
 from pipelines.report.throughput import Pacing
 
 
-class LineReporter:
+class LineReporter(Reporter):
     """One line per event, for logs and pipes."""
 
     def __init__(
@@ -113,7 +113,7 @@ class LineReporter:
         self._console.print(self._begins + line, highlight=False, soft_wrap=True)
 
 
-class BarReporter:
+class BarReporter(Reporter):
     """One bar per sink, in records."""
 
     def __init__(self, console: Console, now_s: Callable[[], float] = time.monotonic) -> None:

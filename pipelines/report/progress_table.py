@@ -19,7 +19,6 @@ from josefine_spark.base.topic_offsets import ByPartition
 from pipelines.base.errors import SetupError, first_line
 from pipelines.base.plurals import counted
 from pipelines.base.variables import hidden
-from pipelines.model.retry_policy import Retry
 from pipelines.report.events import BatchDone, LagMs, Reporter
 from pipelines.report.progress_rows import first_day_kept, row_of
 
@@ -46,7 +45,7 @@ class _At(NamedTuple):
     options: dict[str, str]
 
 
-class ProgressTable:
+class ProgressTable(Reporter):
     """The reporter of one run, and the thread that writes. Mutable: pending rows, and the functions
     that return the end offsets of each sink's topics."""
 
@@ -98,10 +97,6 @@ class ProgressTable:
 
     # -- a reporter's -------------------------------------------------------------------------
 
-    def starting(self, what: str) -> None: ...
-
-    def begun(self, sink: str, records_to_do: int | None) -> None: ...
-
     def watched(
         self,
         sink: str,
@@ -122,20 +117,6 @@ class ProgressTable:
                 self._changed.notify_all()
         if is_full:
             self._failed(f"{WAITING_MAX:,} rows wait for the disk")
-
-    def retrying(self, sink: str, batch: int, retry: Retry) -> None: ...
-
-    def restarting(self, sink: str, retry: Retry) -> None: ...
-
-    def failed(self, sink: str, line: str, left: int) -> None: ...
-
-    def warned(self, sink: str, line: str) -> None: ...
-
-    def upkeep_failed(self, sink: str, line: str) -> None: ...
-
-    def group_failed(self, source: str, line: str) -> None: ...
-
-    def table_failed(self, line: str) -> None: ...
 
     # -- the thread's -------------------------------------------------------------------------
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from josefine_broker.base.errors import ErrorCode
-from josefine_broker.base.ids import ProducerId, TopicPartition
+from josefine_broker.base.ids import ProducerEpoch, ProducerId, TopicPartition
 from josefine_broker.engine.transactions.coordinator import TransactionCoordinator
 from josefine_broker.engine.transactions.progress import RETRY_MS
 from josefine_broker.engine.transactions.states import PREPARED, TransactionState
 from josefine_broker.engine.transactions.values import (
+    EPOCH_LAST,
     NOBODY,
     VERSION_1,
+    VERSION_2,
     Answer,
     Init,
     Mark,
@@ -25,6 +27,8 @@ TIMEOUT_MS = 60_000
 OK = ErrorCode.none
 CONCURRENT = ErrorCode.concurrent_transactions
 FENCED = ErrorCode.producer_fenced
+LAST = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
+"""A producer whose id has no further epoch."""
 
 
 class Desk:
@@ -105,6 +109,19 @@ class Desk:
         request = Init(timeout_ms=timeout_ms, claimed=claimed)
         self.coordinator.init(id_, request, ticket, self.now, self.new_id)
         return self._told(ticket)
+
+    def load(self, producer: Producer, *tps: TopicPartition) -> None:
+        """What another coordinator left: with a transaction in these partitions, if any."""
+        record = TransactionRecord(
+            producer=producer,
+            timeout_ms=TIMEOUT_MS,
+            state=TransactionState.ONGOING if tps else TransactionState.EMPTY,
+            partitions=frozenset(tps),
+            updated_ms=0,
+            started_ms=self.now_ms if tps else -1,
+            version=VERSION_2,
+        )
+        self.coordinator.load({"t": record}, self.now)
 
     def add(
         self, producer: Producer, *tps: TopicPartition, id_: str = "t", version: int = VERSION_1

@@ -27,6 +27,7 @@ from josefine_broker.engine.transactions.values import (
 from tests.unit.josefine_broker.engine.transactions.desk import (
     CONCURRENT,
     FENCED,
+    LAST,
     OK,
     TIMEOUT_MS,
     A,
@@ -203,20 +204,10 @@ def test_who_adds_nothing_leaves_the_completion_on_its_way(
 
 def test_who_waited_and_is_not_the_producer_that_goes_on_adds_nothing(desk: Desk) -> None:
     """Its id's epochs are used up by this end."""
-    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
-    record = TransactionRecord(
-        producer=last,
-        timeout_ms=TIMEOUT_MS,
-        state=TransactionState.ONGOING,
-        partitions=frozenset({A}),
-        updated_ms=0,
-        started_ms=desk.now_ms,
-        version=VERSION_2,
-    )
-    desk.coordinator.load({"t": record}, desk.now)
+    desk.load(LAST, A)
     desk.holds_marks = True
-    following = desk.end_and_go_on(last).producer
-    assert following.producer_id != last.producer_id
+    following = desk.end_and_go_on(LAST).producer
+    assert following.producer_id != LAST.producer_id
     desk.add(Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST + 1)), B, version=VERSION_2)
     stranger = desk.tickets
 

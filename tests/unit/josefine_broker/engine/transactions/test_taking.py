@@ -10,15 +10,13 @@ from josefine_broker.base.ids import ProducerEpoch, ProducerId
 from josefine_broker.engine.transactions.requests import TAKING_MAX, TAKING_MS
 from josefine_broker.engine.transactions.states import TransactionState
 from josefine_broker.engine.transactions.values import (
-    EPOCH_LAST,
-    VERSION_2,
     Init,
     Producer,
-    TransactionRecord,
 )
 from tests.unit.josefine_broker.engine.transactions.desk import (
     CONCURRENT,
     FENCED,
+    LAST,
     OK,
     A,
     B,
@@ -121,17 +119,13 @@ def test_who_had_the_id_is_not_taken_for_one_that_asks_again_once_another_has_ta
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_nor_where_the_other_was_given_a_new_id(desk: Desk, fails_over: bool) -> None:
-    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
-    record = TransactionRecord(
-        producer=last, timeout_ms=TIMEOUT_MS, state=TransactionState.EMPTY, updated_ms=0
-    )
-    desk.coordinator.load({"t": record}, desk.now)
+    desk.load(LAST)
     assert desk.init().producer == Producer(ProducerId(101), ProducerEpoch(0))
 
     if fails_over:
         desk.fail_over()
 
-    assert desk.init(claimed=last).error is FENCED
+    assert desk.init(claimed=LAST).error is FENCED
 
 
 def test_who_joins_behind_one_who_takes_the_id_does_not_go_ahead(desk: Desk, old: Producer) -> None:
@@ -196,11 +190,7 @@ def test_who_waits_is_told_when_the_id_goes(desk: Desk, is_moved: bool) -> None:
 
 def test_who_needs_a_new_id_and_there_is_none_at_hand_is_to_ask_again(desk: Desk) -> None:
     """Others took those that there were when it began to wait."""
-    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
-    record = TransactionRecord(
-        producer=last, timeout_ms=TIMEOUT_MS, state=TransactionState.EMPTY, updated_ms=0
-    )
-    desk.coordinator.load({"t": record}, desk.now)
+    desk.load(LAST)
 
     desk.coordinator.init("t", Init(timeout_ms=TIMEOUT_MS), 77, desk.now, lambda: None)
     desk.settle()
@@ -210,20 +200,10 @@ def test_who_needs_a_new_id_and_there_is_none_at_hand_is_to_ask_again(desk: Desk
 
 
 def test_who_used_up_its_epochs_takes_the_id_again_before_it_was_told(desk: Desk) -> None:
-    last = Producer(ProducerId(7), ProducerEpoch(EPOCH_LAST))
-    record = TransactionRecord(
-        producer=last,
-        timeout_ms=TIMEOUT_MS,
-        state=TransactionState.ONGOING,
-        partitions=frozenset({A}),
-        updated_ms=0,
-        started_ms=desk.now_ms,
-        version=VERSION_2,
-    )
-    desk.coordinator.load({"t": record}, desk.now)
+    desk.load(LAST, A)
     desk.holds_marks = True
-    following = desk.end_and_go_on(last).producer
-    desk.init(last)
+    following = desk.end_and_go_on(LAST).producer
+    desk.init(LAST)
     taking = desk.tickets
 
     mark(desk)
