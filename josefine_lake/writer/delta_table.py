@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
-from josefine_lake.writer.data_file import DataFile
+from josefine_lake.writer.data_file import ArchiveFile, DataFile
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
 from josefine_lake.writer.merge import INDEXED_BY_NAME, write
@@ -63,6 +63,9 @@ class MisfitError(ValueError):
 class ChainedTable:
     """One table and one chain in it. Mutable: the newest version that was looked at."""
 
+    new_file: ClassVar[type[DataFile]] = DataFile
+    """The class of its files, also of rewritten ones."""
+
     def __init__(
         self,
         folder: TableFolder,
@@ -70,13 +73,10 @@ class ChainedTable:
         evolution: Evolution = Evolution.NONE,
         *,
         merges: bool = False,
-        new_file: type[DataFile] = DataFile,
     ) -> None:
-        """`merges`: commits change and delete rows, which not every table allows. `new_file`: the
-        class of files, also of rewritten ones."""
+        """`merges`: commits change and delete rows, which not every table allows."""
         self._merges = merges
         self.folder = folder
-        self.new_file = new_file
         self.link = link
         self._evolution = evolution
         self.indexed_columns = INDEXED_COLUMNS
@@ -360,6 +360,12 @@ class ChainedTable:
 
     def _options(self) -> dict[str, str] | None:
         return dict(self.folder.options) or None
+
+
+class ChainedArchive(ChainedTable):
+    """The table of an archive."""
+
+    new_file = ArchiveFile
 
 
 def _rules(table: DeltaTable) -> tuple[object, ...]:

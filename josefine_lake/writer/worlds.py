@@ -18,8 +18,7 @@ from josefine_lake.report.table_stats import TableStats
 from josefine_lake.writer import failpoints, verdicts
 from josefine_lake.writer.changes import PendingChanges
 from josefine_lake.writer.columns import order_of
-from josefine_lake.writer.data_file import ArchiveFile, DataFile
-from josefine_lake.writer.delta_table import ChainedTable
+from josefine_lake.writer.delta_table import ChainedArchive, ChainedTable
 from josefine_lake.writer.ports import File
 from josefine_lake.writer.table_writer import World
 from josefine_lake.writer.topic_reader import TopicReader
@@ -110,8 +109,8 @@ def _table(
 ) -> ChainedTable:
     folder = opened(table, folders, where)
     link = Link(pipeline=name.pipeline, sink=name.sink, run=run)
-    new_file = ArchiveFile if table.is_archive else DataFile
-    return ChainedTable(folder, link, evolution, merges=merges, new_file=new_file)
+    made = ChainedArchive if table.is_archive else ChainedTable
+    return made(folder, link, evolution, merges=merges)
 
 
 def opened(table: TableTopic, folders: Folders, where: str) -> TableFolder:
