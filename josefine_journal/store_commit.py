@@ -17,6 +17,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 ATTEMPTS_MAX = 16
 """As many as delta-rs makes."""
+_CLEANUP = {"delta.logRetentionDuration", "delta.enableExpiredLogCleanup"}
 
 
 def commit(
@@ -27,12 +28,16 @@ def commit(
     hooks: PostCommitHookProperties | None = None,
 ) -> None:
     """Commit all actions or none, onto what `table` is open at or what leaves it valid; `conflicts`
-    with a file that came meanwhile, in addition. `hooks`: what delta-rs does after it. Raises
-    CommitFailedError for a conflict, DeltaError."""
+    with a file that came meanwhile, in addition. `hooks`: what delta-rs does after it; by default
+    it cleans the log up, unless the table has rules for that. Raises CommitFailedError for a
+    conflict, DeltaError."""
     properties = CommitProperties(app_transactions=list(transactions), max_commit_retries=0)
     added = {each.path for each in actions if isinstance(each, AddAction)}
     removed = {each.path for each in actions if isinstance(each, RemoveAction)}
     schema, columns = table.schema(), table.metadata().partition_columns
+    if hooks is None and _CLEANUP & table.metadata().configuration.keys():
+        # delta-rs does not read all forms of them, and deletes entries after 30 days then.
+        hooks = PostCommitHookProperties(cleanup_expired_logs=False)
     # Before the first attempt: afterwards another table may be in the folder.
     rules = _rules(table)
     for attempt in range(1, ATTEMPTS_MAX + 1):

@@ -295,8 +295,8 @@ class TableWriter:
     def _keep_up(self, state: TableState) -> None:
         """Rewrite small files if there are too many, and delete those that no reader needs."""
         world, upkeep = self._world, self._upkeep
-        files, bytes_ = world.store.files_and_bytes()
         try:
+            files, bytes_ = world.store.files_and_bytes()
             if upkeep.compacts(files, bytes_, world.clock_ms()):
                 upkeep.compact_failed(world.clock_ms())  # unless it succeeds
                 file_bytes = max(self._table.target_file_bytes, compaction.FILE_BYTES)
@@ -309,11 +309,11 @@ class TableWriter:
                 deleted, is_finished = world.store.vacuum(retention_ms, WITHIN_MS)
                 upkeep.vacuumed(world.clock_ms(), is_finished=is_finished)
                 world.stats.counts.files_deleted += deleted
+            world.stats.has(files, bytes_)
             world.stats.upkeep_problem = ""
         except (DeltaError, OSError) as error:
             # The rows are committed: the next ones must not wait for this.
             world.stats.upkeep_failed(str(error))
-        world.stats.has(files, bytes_)
 
     def _refused(self, stop: Stop) -> StoppedTable:
         return StoppedTable(verdicts.by_chain(self._table, stop))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import string
 import struct
 from collections.abc import Callable
@@ -155,3 +156,19 @@ def add_vector(path: Path) -> None:
 DIGITS, SMALL, LARGE = string.digits, string.ascii_lowercase, string.ascii_uppercase
 PYTHON_85 = DIGITS + LARGE + SMALL + "!#$%&()*+-;<=>?@^_`{|}~"
 Z85 = DIGITS + SMALL + LARGE + ".-:+=^!/*?&<>()[]{}@%$#"
+
+
+def test_the_log_of_a_table_with_a_retention_of_its_own_is_not_cleaned_up(tmp_path: Path) -> None:
+    store, path = DeltaStore(tmp_path, "t", None), tmp_path / "t"
+    store.commit([batch(None, 1, append(0, 1))])
+    # Delta for Spark reads that, delta-rs does not and takes 30 days.
+    rules = {"delta.logRetentionDuration": "365 days", "delta.checkpointInterval": "3"}
+    DeltaTable(path).alter.set_table_properties(rules)
+    for n in range(1, 8):
+        for each in (path / "_delta_log").iterdir():
+            then = each.stat().st_mtime - 40 * 86_400
+            os.utime(each, (then, then))
+        store.commit([batch(n, n + 1, append(n, n + 1))])
+
+    assert [*path.glob("_delta_log/*.checkpoint.parquet")]
+    assert (path / "_delta_log" / f"{0:020}.json").exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 from deltalake.exceptions import DeltaError
 
@@ -83,6 +85,19 @@ def test_the_rows_are_written_although_the_rewrite_of_small_files_fails(
     assert stats.upkeep_problem == "no space left"
     store.fails = False
     assert written(lake, store, 1).upkeep_problem == ""
+
+
+def test_the_rows_are_written_although_their_files_cannot_be_counted(
+    store: CrowdedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake()
+    store.table = lake.main
+    monkeypatch.setattr(store, "files_and_bytes", mock.Mock(side_effect=OSError("no answer")))
+
+    stats = written(lake, store, 2)
+
+    assert lake.found() == lake.expected()
+    assert (stats.counts.commits, stats.upkeep_problem) == (2, "no answer")
 
 
 @pytest.mark.parametrize(("retention_ms", "vacuums"), [(WEEK_MS, [WEEK_MS]), (None, [])])
