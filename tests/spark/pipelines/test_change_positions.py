@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from josefine_arrow.formats.debezium.envelope import SOURCE, SOURCE_NAMES
-from josefine_arrow.formats.debezium.position import position_of
 from pipelines.base.errors import Place
 from pipelines.formats.debezium_rows import position, why_none
 from pipelines.model.pipeline import Latest, Mode, Placed, Sink
 from tests.spark.pipelines.test_upsert import _chain, _upsert
+from tests.unit.josefine_arrow.formats.debezium.position_oracle import position_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
