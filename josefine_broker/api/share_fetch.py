@@ -180,6 +180,10 @@ class WaitingShareFetch(Parked):
             self._ctx.parked.forget(self)
             self.complete(self._answer())
 
+    def complete(self, response: object) -> None:
+        super().complete(response)
+        self.acknowledging.end()
+
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         if not self.acquired:
             names = self._ctx.image.topic_names

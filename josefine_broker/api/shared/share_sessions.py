@@ -81,6 +81,10 @@ def close(ctx: Context, session: ShareSession) -> None:
         release_all(ctx, ShareKey(session.group_id, topic_id, index), session.member_id)
 
 
+def _nobody() -> None:
+    """Nothing waits for an answer."""
+
+
 class Acknowledging:
     """The answers of one request, until they are stored. Mutable."""
 
@@ -97,6 +101,10 @@ class Acknowledging:
     @property
     def is_decided(self) -> bool:
         return not self._open
+
+    def end(self) -> None:
+        """The request is answered: nobody is woken any more."""
+        self._wake = _nobody
 
     def give_up(self) -> None:
         """The time is over: nobody knows whether those that are still open count."""

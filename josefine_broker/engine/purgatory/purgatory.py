@@ -82,7 +82,9 @@ class Parked:
         if self.done:
             raise Fatal("a parked request was completed twice")
         self.done = True
-        self.response = response if self._make is None else self._make(response)
+        # Taken: it is often a method of the request, and only the collector would free both.
+        make, self._make = self._make, None
+        self.response = response if make is None else make(response)
         if self._table is not None:
             self._table.note_completed(self)
         else:
@@ -265,8 +267,10 @@ class ParkedRequests:
         try:
             while self._completed:
                 parked = self._completed.popleft()
-                if parked.on_done is not None:  # its client may have disconnected since
-                    parked.on_done(parked)
+                # Taken: it often refers to the request, and only the collector would free both.
+                on_done, parked.on_done = parked.on_done, None
+                if on_done is not None:  # its client may have disconnected since
+                    on_done(parked)
         finally:
             self._is_answering = False
 

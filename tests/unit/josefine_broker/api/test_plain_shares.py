@@ -3,6 +3,7 @@ bytes, the same waits, sessions and share partitions after each step."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -15,6 +16,7 @@ from josefine_broker.api.plain_share_fetch import (
     GRAIN_MS,
     fetch_shares_plain,
 )
+from josefine_broker.api.share_fetch import WaitingShareFetch
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import RequestInfo
@@ -430,3 +432,22 @@ def test_a_long_wait_ends_at_a_full_grain_and_a_short_one_when_it_says() -> None
     assert found[0] % GRAIN_MS == 0
     assert 0 <= found[0] - (now_ms + WAIT_MS + 1) < GRAIN_MS
     assert found[1] == now_ms + WAIT_MS - 1
+
+
+def test_a_wait_that_is_over_leaves_nothing_to_the_collector() -> None:
+    twins = Twins()
+    for _ in range(2):  # the first one is not plain
+        twins.fetch()
+        twins.advance(WAIT_MS)
+        twins.late()
+    gc.collect()
+    gc.disable()
+    try:
+        twins.fetch()
+        assert [each for each in gc.get_objects() if isinstance(each, WaitingShareFetch)]
+        twins.advance(WAIT_MS)
+        twins.late()
+
+        assert not [each for each in gc.get_objects() if isinstance(each, WaitingShareFetch)]
+    finally:
+        gc.enable()

@@ -1,5 +1,7 @@
 """Parked requests: never lost, completed once."""
 
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -44,6 +46,26 @@ def test_wake_completes_and_forgets() -> None:
 
     assert waiting.answers == ["woken"]
     assert len(table) == 0
+
+
+def test_an_answered_request_goes_without_the_collector() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(100)
+    # As its connection and its own code refer to it.
+    waiting.on_done = lambda _parked, it=waiting: it.answers.append("heard")
+    waiting.make_of(lambda answer, it=waiting: (it.deadline_ms, answer))
+    table.park(waiting, partitions=[A])
+    gone, answers = weakref.ref(waiting), waiting.answers
+    gc.disable()
+    try:
+        del waiting
+        table.tick(100)
+        table.run_completed()
+
+        assert answers == ["heard"]
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_wake_of_another_key_changes_nothing() -> None:
