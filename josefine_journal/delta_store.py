@@ -162,7 +162,6 @@ class DeltaStore:
         # Of two commits that replace the same end, the second one fails as a whole, so rows and end
         # offset can never come from two replicators.
         transactions = [Transaction(self._app_id(b.partition), b.end) for b in batches]
-
         self._commit(table, actions, transactions, without)
         self.at("after_commit")
 

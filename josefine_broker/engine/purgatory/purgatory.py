@@ -11,12 +11,12 @@ Nothing here is re-entrant, and nothing needs to be:
 - an event that is caused while waiting requests check an earlier event is handled after that one.
 
 There are four kinds of events (partition, share partition of a group, follower, broker liveness),
-each with its own call. Separate tables keep apart followers, groups and topics, whose names may be
-anything.
+each with its own table and call. Separate tables keep apart followers, groups and topics, whose
+names may be anything.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple, TypeVar
 
@@ -108,6 +108,41 @@ class _News(NamedTuple):
     now_ms: int
 
 
+class _Deadlines:
+    """Requests by deadline, those with the same one in order of arrival. A request that is answered
+    before its deadline stays until its turn comes, or until there are too many of them."""
+
+    __slots__ = ("_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Parked]] = []
+        self._sequence = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, parked: Parked) -> None:
+        self._sequence += 1
+        heappush(self._heap, (parked.deadline_ms, self._sequence, parked))
+
+    def take(self, now_ms: int) -> Parked | None:
+        """Remove the first request if its deadline has come."""
+        is_due = self._heap and self._heap[0][0] <= now_ms
+        return heappop(self._heap)[2] if is_due else None
+
+    def first_ms(self, waiting: Container[Parked]) -> int | None:
+        """The first deadline of `waiting`."""
+        while self._heap and self._heap[0][2] not in waiting:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def shrink(self, waiting: Collection[Parked]) -> None:
+        """Keep `waiting` alone if most are others: long polls would fill memory."""
+        if len(self._heap) > 64 + 2 * len(waiting):
+            self._heap = [each for each in self._heap if each[2] in waiting]
+            heapify(self._heap)
+
+
 def _nobody() -> None:
     """The default callback, which does nothing."""
 
@@ -116,22 +151,22 @@ class ParkedRequests:
     """All waiting requests of a broker, by event and by deadline."""
 
     __slots__ = (
-        "_completed", "_deadlines", "_for_follower", "_for_group", "_for_partition",
-        "_is_answering", "_is_looking", "_news", "_sequence", "_waiting", "followers",
+        "_completed", "_deadlines", "_for_brokers", "_for_follower", "_for_group",
+        "_for_partition", "_is_answering", "_is_looking", "_news", "_waiting", "followers",
         "on_completed",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._for_partition: dict[PartitionKey, dict[Parked, None]] = {}
         """Events: high watermark, log start offset, role, ISR."""
-        self._for_group: dict[str | None, dict[Parked, None]] = {}
-        """Events: records of a share partition of this group came back, or it may be used. None:
-        broker liveness."""
+        self._for_group: dict[str, dict[Parked, None]] = {}
+        """Events: records of a share partition of this group came back, or it may be used."""
         self._for_follower: dict[int, dict[Parked, None]] = {}
         """Event: any partition that this broker copies from us; one key for all of them."""
-        self._deadlines: list[tuple[int, int, Parked]] = []
+        self._for_brokers: dict[None, dict[Parked, None]] = {}
+        """Event: broker liveness; one key for all."""
+        self._deadlines = _Deadlines()
         self._waiting: set[Parked] = set()
-        self._sequence = 0
         self.followers = FollowerNews()
         self._news: deque[_News] = deque()
         """Events that were caused while earlier ones were handled."""
@@ -178,10 +213,9 @@ class ParkedRequests:
         if follower is not None:
             self._for_follower.setdefault(follower, {})[parked] = None
         if brokers:
-            self._for_group.setdefault(None, {})[parked] = None
+            self._for_brokers.setdefault(None, {})[parked] = None
         self._waiting.add(parked)
-        self._sequence += 1
-        heappush(self._deadlines, (parked.deadline_ms, self._sequence, parked))
+        self._deadlines.add(parked)
 
     def awaits(self, partition: PartitionKey) -> bool:
         """Whether an event of this partition concerns anybody: otherwise `wake` does nothing."""
@@ -211,7 +245,7 @@ class ParkedRequests:
 
     def wake_for_brokers(self, now_ms: int) -> None:
         """Check the requests that wait for a change of broker liveness."""
-        waiting = self._for_group.get(None)
+        waiting = self._for_brokers.get(None)
         if waiting:
             self._look(waiting, None, now_ms)
 
@@ -290,25 +324,19 @@ class ParkedRequests:
             _remove(self._for_group, parked.group_id, parked)
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
-        _remove(self._for_group, None, parked)
-        # The heap drops forgotten requests lazily; without this limit, long polls would fill it.
-        if len(self._deadlines) > 64 + 2 * len(self._waiting):
-            self._deadlines = [each for each in self._deadlines if each[2] in self._waiting]
-            heapify(self._deadlines)
+        _remove(self._for_brokers, None, parked)
+        self._deadlines.shrink(self._waiting)
 
     def tick(self, now_ms: int) -> None:
         """Expire every request whose deadline has come. For the host, from its event loop."""
         assert not self._is_looking, "an event is being handled: time advances after that"
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            parked = heappop(self._deadlines)[2]
+        while (parked := self._deadlines.take(now_ms)) is not None:
             if parked in self._waiting:
                 self.forget(parked)
                 parked.expire(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        while self._deadlines and self._deadlines[0][2] not in self._waiting:
-            heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+        return self._deadlines.first_ms(self._waiting)
 
 
 def _remove(table: dict[Key, dict[Parked, None]], key: Key, parked: Parked) -> None:

@@ -155,7 +155,15 @@ def test_a_wide_row_group_opens_no_window_over_the_rows_of_many_others(tmp_path:
         )
     wanted = [at for topic, offsets in groups if topic == "t" for at in offsets]
     archive = TableTopic(topic="t", location=str(tmp_path), dead_letter=None, is_archive=True)
-    table, at, ends, taken = ArchiveTable(archive, {}), 0, [], list[int]()
+    ends, taken = in_windows_of_three_groups(archive)
+
+    assert taken == sorted(wanted)
+    assert max(b - a for a, b in pairwise(ends)) <= 150, "at most three groups at once"
+
+
+def in_windows_of_three_groups(archive: TableTopic) -> tuple[list[int], list[int]]:
+    """The edges of the windows in which partition 0 is read up to offset 1000, and the offsets."""
+    table, at, ends, taken = ArchiveTable(archive, {}), 0, [0], list[int]()
     table.look()
     size = max(each.size for path, *_ in table._files for each in table._opened(path).groups)
     with (
@@ -167,9 +175,7 @@ def test_a_wide_row_group_opens_no_window_over_the_rows_of_many_others(tmp_path:
             rows, at = table.rows(0, at, 1000)
             taken += rows.column("offset").to_pylist()
             ends.append(at)
-
-    assert taken == sorted(wanted)
-    assert max(b - a for a, b in pairwise([0, *ends])) <= 150, "at most three groups at once"
+    return ends, taken
 
 
 def test_row_groups_of_several_partitions_count_for_a_window(tmp_path: Path) -> None:
@@ -185,18 +191,7 @@ def test_row_groups_of_several_partitions_count_for_a_window(tmp_path: Path) -> 
             str(tmp_path), pa.Table.from_pylist(rows, schema=ARCHIVE_SCHEMA), mode="append"
         )
     archive = TableTopic(topic="t", location=str(tmp_path), dead_letter=None, is_archive=True)
-    table, at, ends, taken = ArchiveTable(archive, {}), 0, [0], list[int]()
-    table.look()
-    size = max(each.size for path, *_ in table._files for each in table._opened(path).groups)
-    with (
-        mock.patch.object(reader, "GROUPS_BYTES", 1),
-        mock.patch.object(reader, "WINDOW_BYTES", 3 * size),
-        mock.patch.object(reader, "WINDOW", 1),
-    ):
-        while at < 1000:
-            rows, at = table.rows(0, at, 1000)
-            taken += rows.column("offset").to_pylist()
-            ends.append(at)
+    ends, taken = in_windows_of_three_groups(archive)
 
     assert taken == [*range(1000)]
     assert max(b - a for a, b in pairwise(ends)) <= 150, "at most three groups at once"
