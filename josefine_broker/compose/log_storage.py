@@ -1,4 +1,4 @@
-"""The storage of a broker's logs on a real disk: files, flusher thread, group commit threads.
+"""The storage of a broker's logs on a real disk: files, flusher thread, threads of group commit.
 
 Opened before anything is recovered, closed after everything that appends. Nothing is decided here.
 """
@@ -16,6 +16,7 @@ from josefine_broker.base.ports import Clock
 from josefine_broker.host.disk.data_dir import boot_id
 from josefine_broker.host.disk.files import RealFiles
 from josefine_broker.host.disk.flusher import Flusher
+from josefine_broker.host.disk.sync_pipes import open_pipes
 from josefine_broker.host.disk.sync_threads import SyncThreads
 from josefine_broker.host.gc_freeze import Freezer
 from josefine_broker.host.latencies import Latencies
@@ -42,7 +43,8 @@ class LogStorage:
         self.syncs: Latencies = files.open_files.syncs
         self._flusher = Flusher(failed)
         self._threads = SyncThreads(loop, failed)
-        self._group = GroupSync(loop.call_soon, self._threads.submit)
+        self._pipes = open_pipes(loop, _disk_job_failed)
+        self._group = GroupSync(loop.call_soon, self._threads.submit, self._pipes)
         self.manager = LogManager(
             files,
             schedule=self._flusher.submit,
@@ -68,6 +70,8 @@ class LogStorage:
 
     async def stop(self) -> None:
         """Finish every started sync and flusher job."""
+        if self._pipes is not None:
+            await self._pipes.stop()
         await asyncio.to_thread(self._threads.stop)
         await asyncio.to_thread(self._flusher.stop)
 

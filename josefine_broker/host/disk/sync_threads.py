@@ -1,4 +1,5 @@
-"""Threads that sync logs for group commit, outside the event loop.
+"""Threads of Python that sync logs for group commit, outside the event loop: those syncs that the
+compiled threads (`sync_pipes.py`) do not make.
 
 Several syncs together cost a journaling file system hardly more than one, so a few threads run them
 concurrently. Results return to the loop in one turn for all syncs finished by then.
