@@ -15,7 +15,7 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.host.disk.data_dir import boot_id
 from josefine_broker.host.disk.files import RealFiles
-from josefine_broker.host.disk.flusher import Flusher
+from josefine_broker.host.disk.flusher import Flusher, Job
 from josefine_broker.host.disk.sync_pipes import open_pipes
 from josefine_broker.host.disk.sync_threads import SyncThreads
 from josefine_broker.host.gc_freeze import Freezer
@@ -55,18 +55,25 @@ class LogStorage:
         self.hosting = Hosting(self.manager, clock, Freezer().opened)
 
     def when_synced(
-        self, hear: Callable[[TopicPartition], None], on_fatal: Callable[[BaseException], None]
+        self,
+        hear: Callable[[TopicPartition], None],
+        within: Callable[[Job], None],
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
         """`hear` is called on the event loop after each group sync, with the log's partition;
-        `on_fatal` with its error."""
+        `within` calls a function that does so for all syncs which ended by then; `on_fatal` is
+        called with an error."""
 
-        def synced(tp: TopicPartition) -> None:
+        def guarded(work: Job) -> None:
             try:
-                hear(tp)
+                within(work)
             except (Exception, Fatal) as error:
                 on_fatal(error)
 
-        self._group.on_synced = synced
+        self._group.on_synced = hear
+        self._threads.within = guarded
+        if self._pipes is not None:
+            self._pipes.within = guarded
 
     async def stop(self) -> None:
         """Finish every started sync and flusher job."""

@@ -26,7 +26,7 @@ from select import POLLIN, poll
 from struct import Struct
 from threading import get_ident
 
-from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.disk.flusher import Job, run_now
 from josefine_broker.host.disk.synced_mark import Entry
 from josefine_broker.host.disk.syncer import Ended
 from josefine_broker.records.structure import FOLDER
@@ -81,7 +81,7 @@ class SyncPipes:
 
     __slots__ = (
         "_has_ended", "_is_stopped", "_is_taking", "_loop", "_number", "_on_error", "_owner",
-        "_requests", "_results", "_running", "_sent", "_waiting",
+        "_requests", "_results", "_running", "_sent", "_waiting", "within",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,8 @@ class SyncPipes:
         self._is_taking = False
         self._is_stopped = False
         self._has_ended = asyncio.Event()
+        self.within: Callable[[Job], None] = run_now
+        """Calls a function with all that follows from the results of one turn."""
         self._requests, self._results = _start_threads(start)
         loop.add_reader(self._results, self._take)
 
@@ -139,12 +141,15 @@ class SyncPipes:
         """Results have arrived."""
         self._is_taking = True
         try:
-            for done in self._end_some():
-                done()
+            self.within(self._finish_some)
         finally:
             self._is_taking = False
         self._send()
         self._close_if_idle()
+
+    def _finish_some(self) -> None:
+        for done in self._end_some():
+            done()
 
     def _end_some(self) -> list[Job]:
         """End the syncs that have results; returns what is to be called after them."""
@@ -191,7 +196,7 @@ class SyncPipes:
             self._send()
             results.poll()
             for done in self._end_some():
-                self._loop.call_soon(done)
+                self._loop.call_soon(self.within, done)
 
     async def stop(self) -> None:
         """Finish every submitted sync, take no other, and end the threads. A disk that hangs is

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.disk.flusher import Job, run_now
 
 THREADS = 4
 """A thousand logs with one new batch each took as long with 16: then the disk is the limit."""
@@ -32,6 +32,8 @@ class SyncThreads:
         self._lock = Lock()
         """Guards `_finished`."""
         self._is_stopped = False
+        self.within: Callable[[Job], None] = run_now
+        """Calls a function with all that follows from the results of one turn."""
 
     def submit(self, job: Job, done: Callable[[], None], afterwards: Job) -> None:
         """Run `job` soon, then `done` on the loop and `afterwards` on the thread. Nothing runs
@@ -45,7 +47,7 @@ class SyncThreads:
             is_first = not self._finished
             self._finished.append(done)
         if is_first:  # wake the loop once for all jobs that finish before it runs
-            self._loop.call_soon_threadsafe(self._take)
+            self._loop.call_soon_threadsafe(lambda: self.within(self._take))
         self._try(afterwards)
 
     def _try(self, job: Job) -> None:

@@ -342,3 +342,32 @@ def test_closed_and_deleted_file_keeps_its_descriptor_until_the_sync_ends(
         await syncs.pipes.stop()
 
     run_scene(scene)
+
+
+@both_ways
+def test_all_that_follows_from_results_happens_within_one_call(
+    start: module.Start, tmp_path: Path
+) -> None:
+    """Also what follows from one that was waited for."""
+
+    async def scene() -> None:
+        syncs = Syncs(start)
+        seen: list[int] = []
+
+        def within(work: Callable[[], None]) -> None:
+            before = len(syncs.done)
+            work()
+            seen.append(len(syncs.done) - before)
+
+        syncs.pipes.within = within
+        fd = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+        first = syncs.submit(fd)
+        syncs.submit(fd)
+        syncs.pipes.wait(first)
+        assert (seen, syncs.done) == ([], [])
+        await syncs.all_done()
+        assert sum(seen) == 2
+        await syncs.pipes.stop()
+        os.close(fd)
+
+    run_scene(scene)
