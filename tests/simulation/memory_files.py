@@ -191,8 +191,8 @@ class MemoryFiles:
         self.fails_to_rename = False
         self.on_open: Callable[[str], None] = lambda path: None
         self.syncs = 0
-        self.descriptors: dict[int, tuple[Inode, str]] = {}
-        """Held by somebody, also after the file was closed."""
+        self.descriptors: dict[int, tuple[Inode, str, bytes]] = {}
+        """Held by somebody, also after the file was closed; and what was in the file then."""
         self._descriptor = 0
 
     def power_loss(self, rng: Random) -> MemoryFiles:
@@ -309,21 +309,23 @@ class MemoryFiles:
 
     def hold(self, inode: Inode, path: str) -> int:
         self._descriptor += 1
-        self.descriptors[self._descriptor] = inode, path
+        self.descriptors[self._descriptor] = inode, path, bytes(inode.data)
         return self._descriptor
 
     def sync_descriptor(self, descriptor: int) -> int:
-        """Its errno: what the thread of a syncer does."""
-        inode, path = self.descriptors[descriptor]
+        """Its errno: what the thread of a syncer does. It makes durable what was there when the
+        descriptor was taken, and no later write."""
+        inode, path, data = self.descriptors[descriptor]
         if self.failing_sync or inode in self.failing or self.fails(path):
             return errno.EIO
         self.syncs += 1
         inode.synced()
+        inode.durable = data
         return 0
 
     def write_descriptor(self, descriptor: int, position: int, data: bytes) -> bool:
         """Whether all of it was written: what the thread of a syncer does after the sync."""
-        inode, path = self.descriptors[descriptor]
+        inode, path, _ = self.descriptors[descriptor]
         is_full = self.full_at is not None and self.growths >= self.full_at
         if is_full or inode in self.failing or self.fails(path):
             return False

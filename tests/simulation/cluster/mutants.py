@@ -23,6 +23,7 @@ from josefine_broker.engine.purgatory.purgatory import ParkedRequests
 from josefine_broker.engine.replicas import committing, following
 from josefine_broker.host.log import recovered_epochs
 from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_sync import LogSync
 from josefine_broker.host.replica_manager import Hosting
 
 __all__ = ["MUTANTS", "Mutant"]
@@ -318,6 +319,14 @@ MUTANTS = [
         new="self.log_end_offset",
         faults=ALL_POWER,
         seed=60,
+    ),
+    Mutant(
+        breaks="a sync by a syncer covers what was there when it began",
+        function=LogSync._end_file_sync,
+        old="max(self.durable_end, sync.end_offset)",
+        new="self._segments[-1].end_offset",
+        faults=ALL_POWER,
+        seed=0,
     ),
     Mutant(
         breaks="a follower acknowledges what it has synced",
