@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.bench.areas.area import Opened, Options
 from tests.bench.brokers import Running, client
+from tests.bench.fresh_pages import take_and_free
 from tests.support.apache_kafka import NAME, POM, ApacheKafka, cluster_of_three
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
@@ -104,6 +105,7 @@ class Served:
 
     def produce(self, topic: str, count: int, size: int, *settings: str) -> dict[str, float]:
         """By librdkafka in a process of its own: seconds, records, bytes."""
+        take_and_free(count * size * len(self.brokers))
         arguments = ("produce", self.bootstrap, topic, count, size, *settings)
         done: dict[str, float] = json.loads(client("librdkafka", *arguments))
         return done
