@@ -105,7 +105,8 @@ class _Usual(NamedTuple):
     header: RequestHeader
     """Of the first of these requests, as what follows."""
     request: FetchRequest
-    topic_id: UUID
+    key: tuple[UUID, int]
+    """Of the partition in the session."""
     raw_topic_id: bytes
     part: FetchPartition
     size_max: int
@@ -132,7 +133,7 @@ def _usual_of(
     size_max = min(part.max_bytes, request.max_bytes, ctx.settings.fetch.bytes_max)
     repeated = RepeatedRequest(frame)
     found = ctx, sender, ctx.image, repeated, session, tp, hosted, header, request
-    return _new(_Usual, (*found, topic_id, topic_id.bytes, part, size_max))
+    return _new(_Usual, (*found, (topic_id, part.index), topic_id.bytes, part, size_max))
 
 
 def _again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | None":
@@ -151,8 +152,8 @@ def _again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | None"
 def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "CaughtUp | None":
     """Accept the request of a follower in sync that has the whole log of the one partition that it
     names, and no news to expect of others. None: nothing was done."""
-    ctx, sender, _, _, session, tp, hosted, header, request, topic_id, _, part, _ = usual
-    key, replica_id, sessions = (topic_id, part[0]), request[0], ctx.clients.sessions
+    ctx, sender, _, _, session, tp, hosted, header, request, key, _, part, _ = usual
+    replica_id, sessions = request[0], ctx.clients.sessions
     cached = session.partitions.get(key)
     if (
         cached is None
@@ -170,7 +171,7 @@ def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "Caugh
         changes[tp] = None
     # From here on as the handler.
     asked = _new(FetchPartition, (*part[:2], offset, *part[3:]))
-    wanted = _new(Wanted, ("", topic_id, asked))
+    wanted = _new(Wanted, ("", key[0], asked))
     session.partitions[key] = _new(Cached, (wanted, NOTHING_SENT, cached.log_start_offset))
     sessions.begin_current(session, now_ms)
     events = news.events
@@ -258,7 +259,7 @@ class CaughtUp(Parked):
         if records is None:
             self.expire(now_ms)
             return True
-        ctx, _, _, _, session, _, hosted, _, _, topic_id, raw, part, _ = self._usual
+        ctx, _, _, _, session, _, hosted, _, _, key, raw, part, _ = self._usual
         high_watermark, start = hosted.partition.high_watermark, hosted.log.log_start_offset
         session.waiting = None
         self.is_answered_from_append = True
@@ -267,11 +268,11 @@ class CaughtUp(Parked):
         )
         self.complete(_new(Encoded, (buffers,)))
         # The follower has its answer by now.
-        partitions, key = session.partitions, (topic_id, part[0])
+        partitions = session.partitions
         if len(partitions) > 1:
             del partitions[key]  # to the end of the order, as in the handler's answers
         partitions[key] = _new(Cached, (self._wanted, high_watermark, start))
-        ctx.hosted.traffic.sent("", topic_id, len(records))
+        ctx.hosted.traffic.sent("", key[0], len(records))
         return True
 
     def expire(self, now_ms: int) -> None:
@@ -288,7 +289,7 @@ class CaughtUp(Parked):
     def _appended(self, now_ms: int) -> Buffer | None:
         """What was just appended to the one partition that has news. None: it must be looked
         for."""
-        ctx, _, _, _, session, tp, hosted, _, request, topic_id, _, part, size_max = self._usual
+        ctx, _, _, _, session, tp, hosted, _, request, _, _, part, size_max = self._usual
         news, partition = ctx.parked.followers, hosted.partition
         if len(news.grown) != 1 or tp not in news.grown:
             return None
@@ -300,7 +301,7 @@ class CaughtUp(Parked):
             or ctx.hosted.partitions.get(tp) is not hosted
             or not partition.has_follower(request.replica_id)
             or len(records) > size_max
-            or (topic_id, part.index) not in session.partitions
+            or session.waiting is not self
         ):
             return None
         if len(session.partitions) > 1:

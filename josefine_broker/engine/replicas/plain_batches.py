@@ -8,7 +8,7 @@ plain if it is the next one that the partition expects: duplicates, gaps, new ep
 that are not known yet take the general path.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -166,10 +166,16 @@ def waits_of(
     ctx: Context,
     tp: tuple[str, int],
     hosted: HostedPartition,
-    requests: Iterable[PlainRequest],
+    requests: list[PlainRequest],
     base_offset: int,
 ) -> tuple[Wait, ...]:
     """The waits of requests that were appended back to back."""
+    if len(requests) == 1:
+        end_offset = base_offset + requests[0][7]
+        deadline_ms = ctx.clock.monotonic_ms() + requests[0][11]
+        token = AwaitTogether(ctx, tp, hosted, end_offset, deadline_ms)
+        token.park(ctx.parked)
+        return (_new(Wait, (token, {0: end_offset})),)
     ends: dict[int, tuple[PlainRequest, int]] = {}
     end_offset = base_offset
     for place, request in enumerate(requests):

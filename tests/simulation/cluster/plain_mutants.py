@@ -43,13 +43,6 @@ PLAIN_MUTANTS = (
         faults=SPREADING,
     ),
     Mutant(
-        breaks="a follower takes only what follows its log",
-        function=NextBatches.take,
-        old="not fetcher.is_alone(copy, number)",
-        new="False",
-        faults=SPREADING,
-    ),
-    Mutant(
         breaks="a batch that was appended alone is acknowledged when all have it",
         function=plain_batches.append_plain,
         old="if not found[5] or",
