@@ -27,6 +27,7 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetcher,
     ReplicaFetchers,
 )
+from josefine_broker.engine.replicas.following_next import NextBatches
 from josefine_broker.host.alarm import Alarm
 from josefine_broker.wire.codec import decode_response, encode_request
 from josefine_broker.wire.fetch import FetchRequest, FetchResponse
@@ -82,15 +83,7 @@ Hear = Callable[[ReplicaFetcher, int, FetchResponse], None]
 """`following.hear` with its context: handles the answer to a request, by number."""
 
 
-class Rounds(Protocol):
-    """See `following_next.NextBatches`."""
-
-    def take(self, number: int, frame: memoryview) -> tuple[int, int, int] | None: ...
-
-    def finish(self) -> None: ...
-
-
-NewRounds = Callable[[ReplicaFetcher, int, FetchRequest], Rounds | None]
+NewRounds = Callable[[ReplicaFetcher, int, FetchRequest], NextBatches | None]
 """`following_next.next_batches` with its context."""
 
 
@@ -182,7 +175,7 @@ class _Asked:
         """The first one."""
         self.repeated: RepeatedRequest | None = None
         """What it has in common with those of the next rounds."""
-        self.rounds: Rounds | None = None
+        self.rounds: NextBatches | None = None
         self.next: tuple[int, int] | None = None
         """Session epoch and offset of the request of such a round."""
 
