@@ -51,6 +51,7 @@ from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata_quorum.apply_committed import retry_unopened, to_be_hosted
 from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.following_next import next_batches
 from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host import log_lines
@@ -286,6 +287,7 @@ class Node:
             self.config.inter_broker_listener,
             self._failure.note,
             self._securing.to_peers,
+            partial(next_batches, ctx),
         )
         self._undo.push_async_callback(replicator.stop)
         upkeep.on_role = replicator.image_changed

@@ -330,6 +330,30 @@ class ReplicaFetcher:
         self._in_flight.append(self._last_number)
         return self._last_number, request
 
+    def is_alone(self, copy: Copy, number: int) -> bool:
+        """Whether an answer to request `number`, which has named only this partition, counts, and
+        the next request is to name it alone again."""
+        return (
+            self._in_flight == [number]
+            and copy.request_number == number
+            and copy.state is CopyState.ASKED
+            and self._copies.get(copy.key) is copy
+            and self.lost_at_ms is None
+            and not (self._changed or self._forgotten or self._paused or self._session.is_full)
+        )
+
+    def goes_on(self, copy: Copy, fetch_offset: int) -> tuple[int, int, int]:
+        """What `hear`, `moved` and `request` do for such an answer, after which our log ends at
+        this offset, in the same epoch: number, session epoch and offset of the next request."""
+        copy.fetch_offset = fetch_offset
+        copy.on(CopyEvent.MOVED)
+        copy.on(CopyEvent.NAMED)
+        self._last_number += 1
+        number = self._in_flight[0] = copy.request_number = self._last_number
+        epoch = self._session.epoch
+        self._session.advance()
+        return number, epoch, fetch_offset
+
     def _resume(self, now_ms: int) -> None:
         """Name the copies again whose pause is over."""
         for copy in [each for each in self._paused.values() if each.retry_at_ms <= now_ms]:

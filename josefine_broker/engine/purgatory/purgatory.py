@@ -7,7 +7,8 @@ request that is done or forgotten is not woken again; only the heap of deadlines
 
 Nothing here is re-entrant, and nothing needs to be:
 - `complete` only notes the response. The connection that waits for it (`on_done`) would serve its
-  next request from there, so the host calls it later, from `run_completed`;
+  next request from there, so the host calls it later, from `run_completed`; only `send_now` is
+  called at once, and serves nothing;
 - an event that is caused while waiting requests check an earlier event is handled after that one.
 
 There are four kinds of events (partition, share partition of a group, follower, broker liveness),
@@ -26,6 +27,7 @@ from josefine_broker.engine.purgatory.follower_news import FollowerNews
 PartitionKey = tuple[str, int]
 """Topic and index: the plain tuple that the data path has anyway."""
 Key = TypeVar("Key", bound=Hashable)
+_new = tuple.__new__
 
 
 class Hangup(NamedTuple):
@@ -47,9 +49,12 @@ class Parked:
 
     __slots__ = (
         "_make", "_table", "deadline_ms", "done", "follower", "group_id", "on_done", "partitions",
-        "response",
+        "response", "send_now",
     )  # fmt: skip
 
+    is_urgent = False
+    """Whether other brokers work while the rest of an event is handled here, once they have the
+    answer."""
     outlives_client = False
     """Whether it must still be completed after its client has gone."""
     is_cut_short = False
@@ -62,6 +67,10 @@ class Parked:
         self.response: object | None = None
         self.on_done: Callable[[Parked], None] | None = None
         """Called when it is done, from `ParkedRequests.run_completed`, if set before that."""
+        self.send_now: Callable[[Parked], bool] | None = None
+        """Called when it is done, from within the event: sends the answer, if the connection has
+        nothing else to do, and serves no request; returns whether it did. If not, `on_done` is
+        called."""
         self.partitions: tuple[PartitionKey, ...] = ()
         """The partitions whose events it waits for,"""
         self.group_id: str | None = None
@@ -253,7 +262,7 @@ class ParkedRequests:
         """Check each of `waiting` once; then the requests of events that this has caused."""
         news = self._news
         # A copy: a check may complete the request, which removes it from every table.
-        news.append(_News(tuple(waiting), partition, now_ms))
+        news.append(_new(_News, (tuple(waiting), partition, now_ms)))
         if self._is_looking:
             return  # the outermost call continues with it
         self._is_looking = True
@@ -279,7 +288,13 @@ class ParkedRequests:
     def note_completed(self, parked: Parked) -> None:
         """Note that it has its response: it waits no more, and `on_done` is called in turn."""
         self.forget(parked)
-        if parked.on_done is not None:
+        # Taken, as in `run_completed`.
+        send_now, parked.send_now = parked.send_now, None
+        if parked.on_done is None:
+            return
+        if send_now is not None and send_now(parked):
+            parked.on_done = None
+        else:
             self._completed.append(parked)
             if len(self._completed) == 1 and not self._is_answering:
                 self.on_completed()
@@ -324,7 +339,8 @@ class ParkedRequests:
             _remove(self._for_group, parked.group_id, parked)
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
-        _remove(self._for_brokers, None, parked)
+        if self._for_brokers:
+            _remove(self._for_brokers, None, parked)
         self._deadlines.shrink(self._waiting)
 
     def tick(self, now_ms: int) -> None:

@@ -8,7 +8,7 @@ plain if it is the next one that the partition expects: duplicates, gaps, new ep
 that are not known yet take the general path.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -55,6 +55,8 @@ def append_groups(
 ) -> dict[Key, Stored | None]:
     """What became of the requests of each partition. Followers are woken once, after all appends:
     the answer to a fetch that waits then has the batches of every partition."""
+    if len(groups) == 1:
+        return {key: append_plain(ctx, plain, key, each) for key, each in groups.items()}
     replicas: dict[int, None] = {}
     try:
         return {
@@ -67,14 +69,8 @@ def append_groups(
 
 
 def append_alone(ctx: Context, plain: PlainProduce, request: PlainRequest) -> Stored | None:
-    """What `append_groups` does, for one request: the cost is part of each round trip of a client
-    that is alone."""
-    replicas: dict[int, None] = {}
-    try:
-        return append_plain(ctx, plain, request[0], [request], replicas)
-    finally:
-        if replicas:
-            wake_followers(ctx, replicas)
+    """What `append_groups` does, for one request."""
+    return append_plain(ctx, plain, request[0], [request])
 
 
 def append_plain(
@@ -82,14 +78,21 @@ def append_plain(
     plain: PlainProduce,
     key: Key,
     requests: list[PlainRequest],
-    replicas: dict[int, None],
+    to_wake: dict[int, None] | None = None,
 ) -> Stored | None:
-    """The answers; None: nothing was appended. Adds to `replicas` those that are to be woken."""
+    """The answers; None: nothing was appended. Adds to `to_wake` the replicas that are to be woken,
+    or wakes them itself."""
     ready = check_plain(ctx, plain, key, requests, ctx.clock.now_ms())
     if ready is None:
         return None
     tp, hosted, found, _ = ready
-    base_offset = append_checked(ctx, ready, requests, replicas)
+    replicas: dict[int, None] = {} if to_wake is None else to_wake
+    try:
+        base_offset = append_checked(ctx, ready, requests, replicas)
+    finally:
+        # First: while they copy the batches, the rest is done here.
+        if to_wake is None and replicas:
+            wake_followers(ctx, replicas)
     if base_offset is None:
         return None
     answers = plain.answers(requests, base_offset, hosted.log.log_start_offset)
@@ -163,10 +166,16 @@ def waits_of(
     ctx: Context,
     tp: tuple[str, int],
     hosted: HostedPartition,
-    requests: Iterable[PlainRequest],
+    requests: list[PlainRequest],
     base_offset: int,
 ) -> tuple[Wait, ...]:
     """The waits of requests that were appended back to back."""
+    if len(requests) == 1:
+        end_offset = base_offset + requests[0][7]
+        deadline_ms = ctx.clock.monotonic_ms() + requests[0][11]
+        token = AwaitTogether(ctx, tp, hosted, end_offset, deadline_ms)
+        token.park(ctx.parked)
+        return (_new(Wait, (token, {0: end_offset})),)
     ends: dict[int, tuple[PlainRequest, int]] = {}
     end_offset = base_offset
     for place, request in enumerate(requests):

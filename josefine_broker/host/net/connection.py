@@ -17,7 +17,7 @@ from typing import cast
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.host.net.connection_host import Host
+from josefine_broker.host.net.connection_host import DRAIN_LOOK_S, SEND_BUFFERS_MAX, Host
 from josefine_broker.host.net.dispatch import (
     Buffer,
     Buffers,
@@ -35,11 +35,6 @@ from josefine_broker.wire.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
 
-SEND_BUFFERS_MAX = 64
-"""Answers of one read are sent together, but no more buffers than this are held back: large fetch
-answers must reach the transport, whose bound then stops the serving."""
-DRAIN_LOOK_S = 0.05
-"""How often a closing connection is checked for unanswered requests."""
 STAGED: Buffers = (b"",)
 """The place of a staged request's answer. Such places are the last ones of the pending answers."""
 
@@ -115,22 +110,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += nbytes
+        turn, pending = self._host.turn, self._pending
         try:
             frames = self._frames.buffer_updated(nbytes)
         except CorruptData as error:
             self._host.stats.closed.malformed += 1
-            self._finish_staged()
+            # With those that the staged ones kept from being staged.
+            while turn is not None and pending and pending[-1] is STAGED and not self._closed:
+                turn.run()
             self._close_because(f"malformed frame: {error}")
             return
         if frames:
-            turn = self._host.turn
             if turn is not None and turn.last is self and self._is_answered_alone(turn, frames):
                 return
             self._backlog.extend(frames)
             self._has_received = self._holds_memory
-            self._work_off()
+            self.continue_work()
         elif not self._holds_memory and self._frames.large_bytes:
-            self._work_off()
+            self.continue_work()
 
     def eof_received(self) -> bool:
         return False  # Kafka has no half-closed connections: no client is left to answer
@@ -155,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._work_off()
+        self.continue_work()
 
     # Shutdown, driven by the server.
 
@@ -198,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot, Waiting) and slot.parked.is_cut_short and not slot.parked.done:
                 self._host.forget(slot.parked)
                 slot.parked.expire(self._host.monotonic_ms())
-        self._work_off()
+        self.continue_work()
 
     def close(self) -> bool:
         """Close after the answers made so far are sent; False when it is closing already."""
@@ -216,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests and answers.
 
-    def _work_off(self) -> None:
+    def continue_work(self) -> None:
         """Serve the backlog as far as the bounds allow; then send, and continue or stop reading."""
         if self._busy:
             return  # a request ended this session, which drains: the outer call continues
@@ -270,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
     def has_memory(self) -> None:
         """Memory for its request is available now."""
         self._waits_for_memory = False
-        self._work_off()
+        self.continue_work()
 
     def _serve(self, frame: memoryview) -> None:
         """Start a request: stage it if it is plain, serve it otherwise."""
@@ -287,11 +284,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _is_answered_alone(self, turn: ProduceTurn, frames: list[memoryview]) -> bool:
         """Serve the one request of a client that is alone, past backlog and turn, if possible."""
-        if len(frames) > 1 or (
-            self._pending or self._backlog or self._out or self._busy or self._closed
-            or self._draining or self._muted or self._write_paused or self._reading_paused
-            or self._holds_memory or self._is_tls
-        ):  # fmt: skip
+        if len(frames) > 1 or self._pending or self._has_work:
             return False
         answer = turn.serve_alone(frames[0], self)
         if type(answer) is bytes:
@@ -317,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
             self._busy = was_busy
         elif isinstance(answer, Later):
             pending.append(answer)
-            self._host.on_parked()
+            self._host.on_parked(answer.group.wait.token.deadline_ms)
         elif pending:
             pending.append((answer,))
         elif self._out or self._is_tls:
@@ -326,16 +319,6 @@ class Connection(asyncio.BufferedProtocol):
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
         return bool(self._out or self._backlog or self._reading_paused)
-
-    def _finish_staged(self) -> None:
-        """Serve and answer staged requests, and those that they kept from being staged."""
-        turn, pending = self._host.turn, self._pending
-        while turn is not None and pending and pending[-1] is STAGED and not self._closed:
-            turn.run()
-
-    def continue_work(self) -> None:
-        """Serve and send what waits."""
-        self._work_off()
 
     def _serve_now(self, frame: memoryview) -> None:
         try:
@@ -354,14 +337,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:  # the codec failed, not a handler: no answer is possible
             self._fail("request not translatable")
             return
-        if answer is None:
-            return
         if isinstance(answer, Waiting):
             self._wait_for(answer)
-        elif self._pending:
-            self._pending.append(answer)
-        else:
-            self._put(answer)
+        elif answer is not None:
+            (self._pending.append if self._pending else self._put)(answer)
 
     # Authentication, where the listener wants it.
 
@@ -438,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._muted = None
-        self._work_off()
+        self.continue_work()
 
     def _wait_for(self, waiting: Waiting) -> None:
         self._pending.append(waiting)
@@ -446,11 +425,32 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(waiting)
             return
         waiting.parked.on_done = lambda _parked: self._answer(waiting)
-        self._host.on_parked()
+        if waiting.parked.is_urgent:
+            finish = self._host.dispatcher.finish_now
+            waiting.parked.send_now = lambda _parked: finish(waiting, self.send_now)
+        self._host.on_parked(waiting.parked.deadline_ms)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether there is more to do than to send one answer."""
+        return bool(
+            self._backlog or self._out or self._busy or self._closed or self._draining
+            or self._muted or self._write_paused or self._reading_paused or self._holds_memory
+            or self._is_tls
+        )  # fmt: skip
+
+    def send_now(self, place: Waiting | Later, answer: Buffer) -> bool:
+        """See `late_answers.Releasing`."""
+        pending = self._pending
+        if len(pending) != 1 or pending[0] is not place or self._has_work:
+            return False
+        pending.clear()
+        self._host.stats.bytes_out += len(answer)
+        self._transport.write(answer)
+        return True
 
     def _answer(self, waiting: Waiting) -> None:
-        """A waiting request is done: encode it, and release the answers that are next in order.
-        Called in a separate turn (`ParkedRequests.run_completed`)."""
+        """A waiting request is done. Called in a separate turn (`ParkedRequests.run_completed`)."""
         if self._closed:
             return
         try:
@@ -470,7 +470,7 @@ class Connection(asyncio.BufferedProtocol):
                 break
             pending.popleft()
             self._put(buffers)
-        self._work_off()
+        self.continue_work()
 
     def _fail(self, message: str) -> None:
         """An error of ours: close this connection, with the traceback in the log."""

@@ -189,6 +189,17 @@ class Dispatcher:
             return None
         return encode_response(api_key, api_version, correlation_id, answer)
 
+    def finish_now(self, waiting: Waiting, send_now: Callable[[Waiting, Buffer], bool]) -> bool:
+        """Send the answer of a parked request that is done, and count it then. False: it is not one
+        buffer, or was not sent."""
+        response = waiting.parked.response
+        if type(response) is not Encoded or len(response.buffers) != 1:
+            return False
+        if not send_now(waiting, response.buffers[0]):
+            return False
+        self.finish(waiting)
+        return True
+
     def finish(self, waiting: Waiting) -> Buffers:
         """Encode the answer of a parked request that is done; nothing when none is owed."""
         header = waiting.header

@@ -63,6 +63,12 @@ class _Slot:
         self.parked = answer if isinstance(answer, Parked) else None
         self.answer = None if self.parked is not None else answer
 
+    def frame(self) -> bytes:
+        """The answer of an urgent request that is done."""
+        assert self.parked is not None
+        assert isinstance(self.parked.response, Encoded)
+        return b"".join(self.parked.response.buffers)
+
     def take(self) -> Any:
         """The answer as a frame, None while it waits. Empty: no answer is owed."""
         if self.parked is not None and self.parked.done:
@@ -116,6 +122,17 @@ class _Client:
     def release(self) -> None:
         self._server.work_off(self)
 
+    def send_now(self, place: Any, answer: Any) -> bool:
+        """See `late_answers.Releasing`. Not where turns take no time: see `_serve`."""
+        is_only = len(self.pending) == 1 and self.pending[0] is place
+        world = self._server.world
+        if not is_only or self.backlog or self.is_busy or self.is_gone or not world.turn_ms:
+            return False
+        self.pending.clear()
+        self.connection.reply(bytes(answer))
+        world.met["answered from within the event"] += 1
+        return True
+
     def abort(self) -> bool:
         raise AssertionError("the turn drops its connections")
 
@@ -134,6 +151,7 @@ class Server:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.world = process.world
         self._clients: dict[Connection, _Client] = {}
         self._is_serving = False
         self._turn = None if compiled is None else self._turn_of(compiled)
@@ -277,6 +295,8 @@ class Server:
         client.pending.append(slot)
         if slot.parked is not None:
             slot.parked.on_done = lambda parked: self._answered(client, parked)
+            if slot.parked.is_urgent:
+                slot.parked.send_now = lambda parked: self._send_now(client, slot, parked)
 
     def _handle(self, header: RequestHeader, request: Any) -> Any:
         """The answer of the table's handler."""
@@ -291,11 +311,20 @@ class Server:
         self._is_serving = False
         return answer
 
-    def _answered(self, client: _Client, parked: Parked) -> None:
-        met = self._process.world.met
-        met["follower answered with what was just appended"] += bool(
+    def _send_now(self, client: _Client, slot: _Slot, parked: Parked) -> bool:
+        is_sent = client.send_now(slot, slot.frame())
+        if is_sent:
+            self._count_answer(parked)
+        return is_sent
+
+    def _count_answer(self, parked: Parked) -> None:
+        self.world.met["follower answered with what was just appended"] += bool(
             isinstance(parked, CaughtUp) and parked.is_answered_from_append
         )
+
+    def _answered(self, client: _Client, parked: Parked) -> None:
+        met = self._process.world.met
+        self._count_answer(parked)
         met["request served from the backlog after an answer"] += bool(client.backlog)
         self.work_off(client)
 
@@ -336,7 +365,7 @@ class Server:
             if isinstance(slot, Later):
                 slot.leave()
             elif isinstance(slot, _Slot) and slot.parked is not None:
-                slot.parked.on_done = None
+                slot.parked.on_done = slot.parked.send_now = None
                 self._process.ctx.parked.cancel(slot.parked)
 
     def drain(self) -> None:

@@ -48,6 +48,29 @@ def test_wake_completes_and_forgets() -> None:
     assert len(table) == 0
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_an_urgent_answer_is_sent_from_within_the_event_or_else_later(is_sent: bool) -> None:
+    table, order = ParkedRequests(), []
+    waiting, other = Waiting(100), Waiting(100)
+
+    def send_now(parked: Parked) -> bool:
+        order.append(f"now, {parked.response}")
+        return is_sent
+
+    waiting.send_now = send_now
+    waiting.on_done = lambda _: order.append("later")
+    other.on_done = lambda _: order.append("the other")
+    table.park(waiting, partitions=[A])
+    table.park(other, partitions=[A])
+
+    table.wake(A, 0)
+    assert order == ["now, woken"]
+    table.run_completed()
+
+    assert order == ["now, woken", "the other"] if is_sent else ["now, woken", "later", "the other"]
+    assert waiting.send_now is None
+
+
 def test_an_answered_request_goes_without_the_collector() -> None:
     table = ParkedRequests()
     waiting = Waiting(100)

@@ -22,6 +22,7 @@ from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.following_next import NextBatches, next_batches
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
@@ -97,6 +98,7 @@ class Net(Replicas):
             FetchLimits(wait_ms=100),
             LISTENER,
             self.fatal.append,
+            new_rounds=partial(next_batches, ctx),
         )
         self.replicators[broker_id] = replicator
         replicator.image_changed()
@@ -147,6 +149,37 @@ def test_records_reach_the_followers_and_acks_all_is_answered() -> None:
             await wait_until_async(lambda: waiting.done, TIMEOUT_S, "acks=all")
             assert result_of(waiting).error_code == 0
             assert cluster.records(1) == cluster.records(2) == cluster.records(3)
+
+    asyncio.run(main())
+
+
+def test_a_follower_asks_for_the_next_record_before_it_finishes_with_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what it asks for acknowledges this one: the high watermark follows."""
+    order: list[str] = []
+    ask, finish = ProtocolConnection.ask, NextBatches.finish
+
+    def asked(connection: ProtocolConnection, *args: Any) -> None:
+        order.append("ask")
+        ask(connection, *args)
+
+    def finished(rounds: NextBatches) -> None:
+        order.append("finish")
+        finish(rounds)
+
+    monkeypatch.setattr(ProtocolConnection, "ask", asked)
+    monkeypatch.setattr(NextBatches, "finish", finished)
+
+    async def main() -> None:
+        async with net(2) as cluster:
+            cluster.create(replicas=((1, 2),), min_insync_replicas="2")
+            for _ in range(5):
+                order.clear()
+                waiting = cluster.produce(1, b"a", timeout_ms=60_000)
+                await wait_until_async(lambda waiting=waiting: waiting.done, TIMEOUT_S, "acks=all")
+            assert order[:2] == ["ask", "finish"]
+            assert cluster.records(1) == cluster.records(2)
 
     asyncio.run(main())
 
