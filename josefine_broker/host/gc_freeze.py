@@ -49,4 +49,6 @@ class Freezer:
         """Count one more partition."""
         self._opened += 1
         if self._opened % PARTITIONS_PER_FREEZE == 0:
+            # Garbage that is not found yet would be out of reach, too, and stay for good.
+            gc.collect()
             gc.freeze()
