@@ -89,6 +89,24 @@ def test_garbage_is_not_moved_out_of_sight() -> None:
 
 
 @pytest.mark.usefixtures("uncollected")
+def test_partitions_that_a_start_opens_cost_no_collection() -> None:
+    freezer, collections = Freezer(), list[str]()
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        with rarely_collected():
+            for _ in range(PARTITIONS_PER_FREEZE):
+                freezer.opened()
+    finally:
+        gc.callbacks.remove(note)
+
+    assert collections == []
+
+
+@pytest.mark.usefixtures("uncollected")
 def test_start_collects_rarely_and_leaves_its_objects_out_of_sight() -> None:
     usual, before = gc.get_threshold(), gc.get_freeze_count()
 
