@@ -277,8 +277,10 @@ class DeltaChain:
 
     def _leave_hint(self, metadata: str) -> None:
         """Store the end offsets next to the table, for a message after old log entries are gone.
-        Never trusted: it is written after the commit, so a crash leaves it one batch too old."""
-        self._files.write_text(self._hint_path(), metadata)
+        Never trusted: it is written after the commit, so a crash leaves it one batch too old, as
+        does a full disk."""
+        with suppress(OSError):
+            self._files.write_text(self._hint_path(), metadata)
 
     def _hint(self, found: Unreadable) -> str:
         text = self._files.read_text(self._hint_path())
