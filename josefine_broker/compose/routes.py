@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
-from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.api.plain_replica_fetch import FETCH_KEY, fetch_again, fetch_for_follower
 from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
@@ -20,6 +20,7 @@ from josefine_broker.engine.replicas.plain_batches import append_alone, append_g
 from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import ApiStats, Metrics
 from josefine_broker.host.net.dispatch import (
+    Again,
     Buffers,
     Dispatcher,
     Peer,
@@ -86,8 +87,8 @@ def produce_turn(
     )
 
 
-def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Shortcut]:
-    """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
+def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Shortcut | Again]:
+    """The dispatcher's shortcuts, as its arguments; none where the extension is missing, or each
     request may be traced."""
     plain, stats = plain_fetch.compiled, metrics.api(APIS[FETCH].name)
     shares = metrics.api(APIS[SHARE_FETCH].name)
@@ -110,7 +111,11 @@ def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str
             return Waiting(served, header, stats) if isinstance(served, Parked) else served
         return Waiting(answer, answer.header, stats) if isinstance(answer, WaitingPlain) else answer
 
-    return {"shortcut": (serve, stats)}
+    def again(frame: memoryview, peer: Peer) -> Waiting | None:
+        found = fetch_again(ctx, frame, peer) if frame[:2] == FETCH_KEY else None
+        return None if found is None else Waiting(found, found.header, stats)
+
+    return {"shortcut": (serve, stats), "again": again}
 
 
 def _handled(

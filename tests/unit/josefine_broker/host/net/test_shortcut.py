@@ -63,6 +63,18 @@ def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> No
     assert sum(metrics.api("ListGroups").buckets) == 1
 
 
+def test_what_fails_on_a_request_like_the_last_one_is_logged_and_leaves_it_to_its_route(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def again(frame: memoryview, _peer: Peer) -> Waiting | None:
+        raise RuntimeError("boom")
+
+    dispatcher = Dispatcher({}, lambda: None, Metrics().connections, again=again)
+    with caplog.at_level(logging.ERROR):
+        assert dispatcher.serve_again(ask("text"), PEER) is None
+    assert [each.message for each in caplog.records] == ["shortcut failed"]
+
+
 def test_a_request_whose_shortcut_fails_is_served_by_its_route(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
