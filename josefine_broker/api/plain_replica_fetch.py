@@ -43,7 +43,7 @@ from josefine_broker.wire.replica_frames import (
     session_of,
 )
 
-__all__ = ["CaughtUp", "fetch_for_follower"]
+__all__ = ["FETCH_KEY", "CaughtUp", "fetch_again", "fetch_for_follower"]
 
 FETCH_KEY = b"\0\x01"
 Handle = Callable[[RequestHeader, Any], Any]
@@ -59,7 +59,7 @@ def fetch_for_follower(
     # A quota adds to the answer, and needs the client's name.
     if frame[:2] != FETCH_KEY or ctx.image.quotas:
         return None
-    caught_up = _again(ctx, frame, sender)
+    caught_up = fetch_again(ctx, frame, sender)
     if caught_up is not None:
         return caught_up.header, caught_up
     try:
@@ -136,8 +136,9 @@ def _usual_of(
     return _new(_Usual, (*found, (topic_id, part.index), topic_id.bytes, part, size_max))
 
 
-def _again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | None":
-    """The same for a request that is like the one before. None: nothing was done."""
+def fetch_again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | None":
+    """The same for a request that is like the one before; `sender` must have no other under way.
+    None: nothing was done."""
     session = ctx.clients.sessions.get(session_of(frame))
     usual = None if session is None else session.usual
     if usual is None:

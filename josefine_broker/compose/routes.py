@@ -3,14 +3,14 @@ the turn that serves plain produce requests together.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
 from josefine_broker.api.plain_heartbeats import beat_classic, beat_consumer, beat_share
 from josefine_broker.api.plain_offset_commit import commit_plain
-from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.api.plain_replica_fetch import FETCH_KEY, fetch_again, fetch_for_follower
 from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
@@ -22,6 +22,7 @@ from josefine_broker.engine.replicas.plain_batches import append_alone, append_g
 from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import ApiStats, Metrics
 from josefine_broker.host.net.dispatch import (
+    Again,
     Buffers,
     Dispatcher,
     Peer,
@@ -98,10 +99,8 @@ def produce_turn(
     )
 
 
-def shortcuts(
-    ctx: Context, metrics: Metrics, tracing: Tracing
-) -> dict[str, Mapping[int, Shortcut]]:
-    """The dispatcher's shortcuts, as its argument; none where each request may be traced."""
+def shortcuts(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Any]:
+    """The dispatcher's shortcuts, as its arguments; none where each request may be traced."""
     if tracing.dispatcher is not Dispatcher:
         return {}
     found: dict[int, Shortcut] = {}
@@ -115,7 +114,7 @@ def shortcuts(
     ):
         if serve is not None:
             found[key] = serve, metrics.api(APIS[key].name)
-    return {"shortcuts": found}
+    return {"shortcuts": found, "again": _fetch_again(ctx, metrics.api(APIS[FETCH].name))}
 
 
 def _fetch_shortcut(ctx: Context, stats: ApiStats) -> Serve | None:
@@ -157,6 +156,14 @@ def _commit_shortcut(ctx: Context, stats: ApiStats) -> Serve:
         return answer
 
     return serve
+
+
+def _fetch_again(ctx: Context, stats: ApiStats) -> Again:
+    def again(frame: memoryview, peer: Peer) -> Waiting | None:
+        found = fetch_again(ctx, frame, peer) if frame[:2] == FETCH_KEY else None
+        return None if found is None else Waiting(found, found.header, stats)
+
+    return again
 
 
 def _handled(

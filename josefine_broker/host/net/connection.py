@@ -27,7 +27,6 @@ from josefine_broker.host.net.dispatch import (
     Waiting,
 )
 from josefine_broker.host.net.late_answers import Later, Slot, forget_all, unanswered
-from josefine_broker.host.net.produce_turn import ProduceTurn
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
 from josefine_broker.host.net.tls import let_go, shown_name, write_tls
@@ -44,8 +43,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_authentication", "_backlog", "_busy", "_closed", "_draining", "_frames", "_gate",
-        "_has_received", "_holds_memory", "_host", "_is_tls", "_listener", "_muted", "_nameless",
-        "_on_close", "_on_open", "_out", "_pending", "_reading_paused", "_timer", "_transport",
+        "_has_received", "_holds_memory", "_host", "_is_tls", "_muted", "_on_close", "_on_open",
+        "_out", "_pending", "_reading_paused", "_repeats", "_timer", "_transport",
         "_waits_for_memory", "_write_paused", "idle_since_ms", "peer", "received",
         "received_before",
     )  # fmt: skip
@@ -62,12 +61,11 @@ class Connection(asyncio.BufferedProtocol):
         """`on_open` may refuse the connection by returning False. With `authentication` nothing
         else is served first. `nameless` is the principal of a client without a certificate."""
         self._authentication = authentication
-        self._nameless = nameless
+        self.peer = Peer(listener=listener, address="unknown", principal=nameless)
         self._gate: Gate | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._muted: asyncio.TimerHandle | None = None  # fires when the throttle time ends
         self._host = host
-        self._listener = listener
         self._on_open = on_open
         self._on_close = on_close
         self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
@@ -75,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[Slot] = deque()  # in request order; the first one waits
         self._out: list[Buffer] = []
         self._busy = False
+        self._repeats = False  # its requests may be like the ones before them
         self._write_paused = False
         self._reading_paused = False
         self._draining = False
@@ -92,8 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
-        principal = shown_name(transport) or self._nameless
-        now_ms, on = self._host.monotonic_ms(), self._listener
+        principal = shown_name(transport) or self.peer.principal
+        now_ms, on = self._host.monotonic_ms(), self.peer.listener
         self.peer = Peer(listener=on, address=address, principal=principal, connected_ms=now_ms)
         if not self._on_open(self):
             self._closed = True
@@ -121,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_because(f"malformed frame: {error}")
             return
         if frames:
-            if turn is not None and turn.last is self and self._is_answered_alone(turn, frames):
+            if (self._repeats or (turn and turn.last is self)) and self._is_served_alone(frames):
                 return
             self._backlog.extend(frames)
             self._has_received = self._holds_memory
@@ -236,11 +235,8 @@ class Connection(asyncio.BufferedProtocol):
             self._settle_memory()
         must_pause = bool(backlog or self._draining or self._waits_for_memory or self._muted)
         if must_pause is not self._reading_paused:
-            self._reading_paused = not self._reading_paused
-            if self._reading_paused:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+            self._reading_paused = must_pause
+            (self._transport.pause_reading if must_pause else self._transport.resume_reading)()
 
     # Memory of large requests, which all connections share.
 
@@ -251,8 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             self._host.release(self)
         if self._holds_memory:
             return
-        large_bytes = self._frames.large_bytes
-        if large_bytes:
+        if large_bytes := self._frames.large_bytes:
             self._holds_memory = True
             now_ms = self._host.monotonic_ms()
             self._waits_for_memory = not self._host.memory.ask(self, large_bytes, now_ms)
@@ -282,16 +277,22 @@ class Connection(asyncio.BufferedProtocol):
                 turn.run()  # this request must not overtake them
         self._serve_now(frame)
 
-    def _is_answered_alone(self, turn: ProduceTurn, frames: list[memoryview]) -> bool:
-        """Serve the one request of a client that is alone, past backlog and turn, if possible."""
-        if len(frames) > 1 or self._pending or self._has_work:
+    def _is_served_alone(self, frames: list[memoryview]) -> bool:
+        """Serve the one request of a client, past backlog and turn, if it is like the last one."""
+        if len(frames) > 1 or self._pending or self._gate is not None or self._has_work:
             return False
-        answer = turn.serve_alone(frames[0], self)
+        frame, turn = frames[0], self._host.turn
+        if turn is None or turn.last is not self:
+            waiting = self._host.dispatcher.serve_again(frame, self.peer)
+            if waiting is not None:
+                self._wait_for(waiting)
+            return waiting is not None
+        answer = turn.serve_alone(frame, self)
         if type(answer) is bytes:
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
         elif answer is not None:
-            self.answer_staged(frames[0], answer)
+            self.answer_staged(frame, answer)
         return answer is not None
 
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
@@ -378,8 +379,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._gate = None
             else:
                 end = self._end_with_token if gate.ends_with_token else gate.end
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(gate.lasts_ms / 1_000, end)
+                self._timer = asyncio.get_running_loop().call_later(gate.lasts_ms / 1_000, end)
             self._frames.allow(self._host.limits.frame_bytes_max)
         return answer
 
@@ -426,7 +426,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         waiting.parked.on_done = lambda _parked: self._answer(waiting)
         if waiting.parked.is_urgent:
-            finish = self._host.dispatcher.finish_now
+            self._repeats, finish = True, self._host.dispatcher.finish_now
             waiting.parked.send_now = lambda _parked: finish(waiting, self.send_now)
         self._host.on_parked(waiting.parked.deadline_ms)
 
@@ -474,7 +474,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, message: str) -> None:
         """An error of ours: close this connection, with the traceback in the log."""
-        log.exception(message, extra={"client": self.peer.address, "listener": self._listener})
+        log.exception(message, extra={"client": self.peer.address, "listener": self.peer.listener})
         self.abort()
 
     def _send(self) -> None:
@@ -495,6 +495,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._send()
         if reason:
-            where = {"client": self.peer.address, "listener": self._listener}
+            where = {"client": self.peer.address, "listener": self.peer.listener}
             self._host.log_closed.report(**where, reason=reason)
         self.close()

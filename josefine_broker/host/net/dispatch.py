@@ -106,6 +106,9 @@ class Waiting:
         return (perf_counter_ns() - self.started_ns) // 1_000_000
 
 
+Again = Callable[[memoryview, Peer], Waiting | None]
+"""Serves a request that is like the last one of its connection, and waits; None: nothing was done.
+"""
 Serve = Callable[[memoryview, Peer], Buffers | Waiting | None]
 """Serves some requests of one API as its route would; None: the route must serve it."""
 Shortcut = tuple[Serve, ApiStats]
@@ -115,7 +118,9 @@ Shortcut = tuple[Serve, ApiStats]
 class Dispatcher:
     """The literal route table, and the one answer that no route gives. One per broker."""
 
-    __slots__ = ("_is_serving", "_routes", "_shortcuts", "_stats", "_throttle", "_unsupported")
+    __slots__ = (
+        "_again", "_is_serving", "_routes", "_shortcuts", "_stats", "_throttle", "_unsupported",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -124,15 +129,25 @@ class Dispatcher:
         stats: ConnectionStats,
         throttle: Throttle | None = None,
         shortcuts: Mapping[int, Shortcut] = MappingProxyType({}),
+        again: Again = lambda *_: None,
     ) -> None:
         """`unsupported_version` makes the ApiVersions answer that carries error 35. Without a
         `throttle` no client is limited. `shortcuts`: by API key, below 256; tried first."""
+        self._again = again
         self._throttle = throttle
         self._shortcuts = shortcuts
         self._routes = dict(routes)
         self._unsupported = unsupported_version
         self._stats = stats
         self._is_serving = False
+
+    def serve_again(self, frame: memoryview, peer: Peer) -> Waiting | None:
+        """See `Again`; for the only request that its connection has under way."""
+        try:
+            return self._again(frame, peer)
+        except Exception:  # `serve` answers
+            log.exception("shortcut failed", extra={"client": peer.address})
+            return None
 
     def serve(self, frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         """The encoded answer, a `Waiting`, or None when none is owed. Raises DisconnectError."""

@@ -18,6 +18,7 @@ from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
+from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.purgatory.purgatory import Encoded, Parked
 from josefine_broker.engine.replicas.following import hear
 from josefine_broker.engine.replicas.following_next import NextBatches, next_batches
@@ -289,9 +290,10 @@ def test_an_answer_with_what_was_appended_does_not_hide_the_watermark_of_another
     assert sides[0].facts() == sides[1].facts()
 
 
-@pytest.mark.parametrize("by", ["rules", "listener"])
+@pytest.mark.parametrize("by", ["rules", "listener", "registration"])
 def test_a_follower_that_is_not_let_in_any_more_is_refused_as_by_the_handler(by: str) -> None:
-    """Its access rule is removed, or it comes through a listener of clients."""
+    """Its access rule is removed, or it comes through a listener of clients, or another process
+    has its broker id."""
     sides = [Side(1, serves_plain=True), Side(1, serves_plain=False)]
     follower = FOLLOWERS[0]
     for side in sides:
@@ -302,6 +304,11 @@ def test_a_follower_that_is_not_let_in_any_more_is_refused_as_by_the_handler(by:
         before = side.met["waited"]
         if by == "rules":
             side.ctx.clients.authorizer = Authorizer(frozenset())
+        elif by == "registration":
+            side.cluster.held.add(follower)  # it does not know
+            side.cluster.propose(
+                RegisterBroker(broker_id=follower, incarnation="another", endpoints=())
+            )
         else:
             side.ctx.clients.listeners_apart = frozenset((PEER.listener,))
         for _ in range(3):

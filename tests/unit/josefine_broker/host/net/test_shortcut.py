@@ -80,6 +80,18 @@ def test_a_shortcut_is_for_one_api_and_a_frame_without_a_key_is_malformed() -> N
     assert sum(metrics.api("Fetch").buckets) == 0
 
 
+def test_what_fails_on_a_request_like_the_last_one_is_logged_and_leaves_it_to_its_route(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def again(frame: memoryview, _peer: Peer) -> Waiting | None:
+        raise RuntimeError("boom")
+
+    dispatcher = Dispatcher({}, lambda: None, Metrics().connections, again=again)
+    with caplog.at_level(logging.ERROR):
+        assert dispatcher.serve_again(ask("text"), PEER) is None
+    assert [each.message for each in caplog.records] == ["shortcut failed"]
+
+
 def test_a_request_whose_shortcut_fails_is_served_by_its_route(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
