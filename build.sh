@@ -62,8 +62,8 @@ usage: ./build.sh VERB [ARGUMENTS]
                         every area in alternating rounds with its peer (Apache Kafka, Spark's own
                         connector, PySpark by hand): BENCHMARKS.md with tables and plots; a run that
                         broke is continued by the same command; --quick takes a share of it
-  native [--check]      compile the C of produced records for every platform again, after a change in
-                        josefine_broker/records/native; --check: only compare with what is there
+  native [--check]      compile the C of the broker for every platform again, after a change in
+                        josefine_broker/*/**/native; --check: only compare with what is there
   wheels [FOLDER]       wheels and source distributions of this tree in FOLDER (dist/)
   release VERSION [--tag]
                         the version, the changelog's section, then the wheels, checked; --tag tags the commit

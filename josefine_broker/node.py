@@ -21,7 +21,6 @@ from functools import partial
 from josefine_broker.api.shared.forwarding import FORWARDED_CLIENT_ID
 from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
-from josefine_broker.base.ids import TopicPartition
 from josefine_broker.compose.admin import Observed, admin_server, register_all
 from josefine_broker.compose.log_storage import LogStorage
 from josefine_broker.compose.routes import produce_turn, routes, shortcuts
@@ -301,12 +300,12 @@ class Node:
     def _follow_syncs(
         self, storage: LogStorage, ctx: Context, replicator: Replicator, ticker: Ticker
     ) -> None:
-        def synced(tp: TopicPartition) -> None:
-            log_synced(ctx, tp)
+        def within(hear: Callable[[], None]) -> None:
+            ticker.answering(hear)
             replicator.image_changed()  # a follower has something to acknowledge
             ticker.arm()
 
-        storage.when_synced(synced, self._failure.note)
+        storage.when_synced(partial(log_synced, ctx), within, self._failure.note)
 
     def _server_of(self, ctx: Context, ticker: Ticker) -> Server:
         network = self.config.network

@@ -1,5 +1,5 @@
-"""Compiles the C in `josefine_broker/records/native/` for every platform that it comes with:
-`./build.sh native`. Zig's C compiler, of one fixed version, knows them all and gives the same
+"""Compiles the C of the broker, each file next to its source, for every platform that it comes
+with: `./build.sh native`. Zig's C compiler, of one fixed version, knows them all and gives the same
 bytes on every machine; `--check` compares them with what is there.
 """
 
@@ -14,10 +14,19 @@ import venv
 from hashlib import sha256
 from pathlib import Path
 
-NATIVE = Path(__file__).resolve().parents[1] / "josefine_broker/records/native"
-MODULES = ("record_structure", "plain_produce", "plain_fetch")
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS, DISK = "josefine_broker/records/native", "josefine_broker/host/disk/native"
+NATIVE = ROOT / RECORDS
+MODULES = {
+    "record_structure": RECORDS, "plain_produce": RECORDS, "plain_fetch": RECORDS,
+    "sync_thread": DISK,
+}  # fmt: skip
+"""Module → the folder of its source."""
 HEADERS = ("record_walk.h", "produce_frame.h", "produce_parts.h", "wire_bytes.h")
-SOURCES = (*(f"{module}.c" for module in MODULES), *HEADERS)
+SOURCES = (
+    *(f"{folder}/{module}.c" for module, folder in MODULES.items()),
+    *(f"{RECORDS}/{header}" for header in HEADERS),
+)
 STAMP = NATIVE / "built.txt"
 """What was built of what: the digests of the sources and of each binary."""
 ZIG = "ziglang==0.15.2"
@@ -25,25 +34,26 @@ TARGETS = {
     "linux_x86_64": "x86_64-linux-gnu.2.17",
     "linux_aarch64": "aarch64-linux-gnu.2.17",
 }
-"""Our folder → Zig's target. The binaries need nothing of libc, so they load under musl, too."""
+"""Our folder → Zig's target. The binaries need nothing of libc but what Python has loaded and musl
+has, too."""
 COMPILE = (
     "-c", "-fPIC", "-O3", "-fno-stack-protector", "-fno-sanitize=all", "-fvisibility=hidden",
     "-Wall", "-Wextra", "-Werror", "-g0",
 )  # fmt: skip
 
 
-def binary(folder: str, module: str = MODULES[0], root: Path = NATIVE) -> Path:
+def binary(platform: str, module: str, root: Path = ROOT) -> Path:
     """Where a platform's binary of a module is."""
-    return root / folder / f"{module}.abi3.so"
+    return root / MODULES[module] / platform / f"{module}.abi3.so"
 
 
-def digests(root: Path = NATIVE) -> str:
+def digests(root: Path = ROOT) -> str:
     """The text of the stamp for what is in `root`."""
-    files = {name: NATIVE / name for name in SOURCES}
-    for folder in TARGETS:
+    files = {name: ROOT / name for name in SOURCES}
+    for platform in TARGETS:
         for module in MODULES:
-            path = binary(folder, module, root)
-            files[f"{folder}/{path.name}"] = path
+            path = binary(platform, module, root)
+            files[path.relative_to(root).as_posix()] = path
     return "".join(
         f"{sha256(file.read_bytes()).hexdigest()}  {name}\n" for name, file in files.items()
     )
@@ -53,15 +63,15 @@ def build(root: Path, zig: Path) -> None:
     """Compile for all platforms into `root`; `zig` is a Python that has the package."""
     include = sysconfig.get_path("include")
     with tempfile.TemporaryDirectory() as scratch:
-        for folder, target in TARGETS.items():
+        for platform, target in TARGETS.items():
             compiler = [str(zig), "-m", "ziglang", "cc", "-target", target]
-            for module in MODULES:
-                part, to = Path(scratch) / f"{folder}-{module}.o", binary(folder, module, root)
+            for module, folder in MODULES.items():
+                part, to = Path(scratch) / f"{platform}-{module}.o", binary(platform, module, root)
                 to.parent.mkdir(parents=True, exist_ok=True)
                 # From the source's folder: its path would else be in the binary.
                 subprocess.run(
                     [*compiler, *COMPILE, f"-I{include}", "-o", str(part), f"{module}.c"],
-                    cwd=NATIVE, check=True,
+                    cwd=ROOT / folder, check=True,
                 )  # fmt: skip
                 link = ["-shared", "-s", "-nostdlib", "-o", str(to), str(part)]
                 subprocess.run([*compiler, *link], check=True)
@@ -75,7 +85,7 @@ def main() -> int:
         venv.create(home, with_pip=True)
         zig = Path(home) / "bin/python"
         subprocess.run([zig, "-m", "pip", "install", "-q", ZIG], check=True)
-        root = Path(home) / "native" if only_check else NATIVE
+        root = Path(home) / "native" if only_check else ROOT
         build(root, zig)
         if only_check:
             return 0 if digests(root) == STAMP.read_text() else 1

@@ -59,7 +59,8 @@ DISTRIBUTIONS = (
         ),
         data=(
             "conf/*.yaml", "conf/cluster/*", "conf/deploy/*", "conf/grafana/*", "conf/pipelines/*",
-            "conf/prometheus/*", "dashboard/page/*",
+            "conf/prometheus/*", "dashboard/page/*", "host/disk/native/*/*.so",
+            "host/disk/native/*.c",
         ),
         ours=("josefine-client",),
         needs=(

@@ -35,6 +35,22 @@ class File(Protocol):
         """Make every byte written so far durable (fdatasync)."""
         ...
 
+    def hold(self) -> int:
+        """The descriptor, which stays open until `release`, even if the file is closed. Raises
+        OSError."""
+        ...
+
+    def release(self, descriptor: int) -> None: ...
+
+    def begin_sync(self) -> int:
+        """Like `sync`, but another part calls fdatasync on this descriptor, and nobody else syncs
+        the file before `end_sync`. Raises OSError."""
+        ...
+
+    def end_sync(self, descriptor: int, error: int, elapsed_ns: int) -> None:
+        """That call is over; `error` is its errno, or 0. Raises the OSError of an error."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -1,4 +1,4 @@
-"""The storage of a broker's logs on a real disk: files, flusher thread, group commit threads.
+"""The storage of a broker's logs on a real disk: files, flusher thread, threads of group commit.
 
 Opened before anything is recovered, closed after everything that appends. Nothing is decided here.
 """
@@ -15,7 +15,8 @@ from josefine_broker.base.ids import TopicPartition
 from josefine_broker.base.ports import Clock
 from josefine_broker.host.disk.data_dir import boot_id
 from josefine_broker.host.disk.files import RealFiles
-from josefine_broker.host.disk.flusher import Flusher
+from josefine_broker.host.disk.flusher import Flusher, Job
+from josefine_broker.host.disk.sync_pipes import open_pipes
 from josefine_broker.host.disk.sync_threads import SyncThreads
 from josefine_broker.host.gc_freeze import Freezer
 from josefine_broker.host.latencies import Latencies
@@ -42,7 +43,8 @@ class LogStorage:
         self.syncs: Latencies = files.open_files.syncs
         self._flusher = Flusher(failed)
         self._threads = SyncThreads(loop, failed)
-        self._group = GroupSync(loop.call_soon, self._threads.submit)
+        self._pipes = open_pipes(loop, _disk_job_failed)
+        self._group = GroupSync(loop.call_soon, self._threads.submit, self._pipes)
         self.manager = LogManager(
             files,
             schedule=self._flusher.submit,
@@ -53,21 +55,30 @@ class LogStorage:
         self.hosting = Hosting(self.manager, clock, Freezer().opened)
 
     def when_synced(
-        self, hear: Callable[[TopicPartition], None], on_fatal: Callable[[BaseException], None]
+        self,
+        hear: Callable[[TopicPartition], None],
+        within: Callable[[Job], None],
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
         """`hear` is called on the event loop after each group sync, with the log's partition;
-        `on_fatal` with its error."""
+        `within` calls a function that does so for all syncs which ended by then; `on_fatal` is
+        called with an error."""
 
-        def synced(tp: TopicPartition) -> None:
+        def guarded(work: Job) -> None:
             try:
-                hear(tp)
+                within(work)
             except (Exception, Fatal) as error:
                 on_fatal(error)
 
-        self._group.on_synced = synced
+        self._group.on_synced = hear
+        self._threads.within = guarded
+        if self._pipes is not None:
+            self._pipes.within = guarded
 
     async def stop(self) -> None:
         """Finish every started sync and flusher job."""
+        if self._pipes is not None:
+            await self._pipes.stop()
         await asyncio.to_thread(self._threads.stop)
         await asyncio.to_thread(self._flusher.stop)
 

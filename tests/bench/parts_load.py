@@ -2,15 +2,16 @@
 
     python -m tests.bench.parts_load --against REV [--parts 1 4 16] [--connections 1 50]
     python -m tests.bench.parts_load --against REV --of session [...]
+    python -m tests.bench.parts_load --against REV --of commit --parts 1 [...]
 
 `produce`: each request has a batch of one 100-byte record for each of its partitions. `fetch`: each
 reads such a batch from every partition, without a session. `session`: the incremental fetches of a
 session, which find a batch in every fourth partition; `forgetting`: each of these also drops one,
-as consumers do whose records they have buffered. Both brokers are started
-once; they take turns, as often as there are rounds. Printed is one JSON line per number of
-connections and partitions: CPU microseconds of the broker per request, median of the rounds, and
-the median of the ratios with their range. Where other programs take the processor, the ratio of the
-least values is the one to trust.
+as consumers do whose records they have buffered. `commit`: each commits one offset of a group of
+its own (`request_load.py`). Both brokers are started once; they take turns, as often as there are
+rounds. Printed is one JSON line per number of connections and partitions: CPU microseconds of the
+broker per request, median of the rounds, and the median of the ratios with their range. Where other
+programs take the processor, the ratio of the least values is the one to trust.
 """
 
 from __future__ import annotations
@@ -158,6 +159,10 @@ def cpu_us(pid: int) -> float:
 def measured(
     broker: Running, kind: str, connections: int, parts: int, size: int, seconds: float
 ) -> dict[str, float]:
+    if kind == "commit":
+        what = TOPIC, kind, connections, seconds, broker.pid
+        found: dict[str, float] = json.loads(client("request_load", broker.bootstrap, *what))
+        return {**found, "cpu_us": 1e6 * found["cpu_s"] / found["requests"]}
     cpu = cpu_us(broker.pid)
     where = "client", broker.bootstrap, kind, connections, parts, size, seconds
     done: dict[str, float] = json.loads(client("parts_load", *where))
@@ -202,7 +207,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", metavar="REV", required=True)
     parser.add_argument(
-        "--of", choices=("produce", "fetch", "session", "forgetting"), default="produce"
+        "--of", choices=("produce", "fetch", "session", "forgetting", "commit"), default="produce"
     )
     parser.add_argument("--parts", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 50])

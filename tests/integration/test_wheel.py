@@ -132,11 +132,12 @@ def test_wheels_and_sdists_carry_the_licence_the_types_and_the_shipped_files(shi
 
     typed = {f"{package}/py.typed" for package in PACKAGES}
     native = {
-        f"josefine_broker/records/native/{each}"
-        for each in (
-            *(f"{folder}/{module}.abi3.so" for folder in TARGETS for module in MODULES),
-            *C_SOURCES,
-        )
+        *(
+            f"{folder}/{platform}/{module}.abi3.so"
+            for platform in TARGETS
+            for module, folder in MODULES.items()
+        ),
+        *C_SOURCES,
     }
     example = {"josefine_pipelines/config/example.yaml", "josefine_pipelines/spark/spark_keys.txt"}
     wanted = typed | conf | native | example | {"josefine_spark/sessions/pom.xml"}

@@ -130,6 +130,22 @@ class MemoryFile:
         self._data()
         self._inode.synced()
 
+    def hold(self) -> int:
+        self._data()
+        self._reopen()
+        return self._files.hold(self._inode, self._path)
+
+    def release(self, descriptor: int) -> None:
+        del self._files.descriptors[descriptor]
+
+    def begin_sync(self) -> int:
+        return self.hold()
+
+    def end_sync(self, descriptor: int, error: int, elapsed_ns: int) -> None:
+        self.release(descriptor)
+        if error:
+            raise OSError(error, "sync failed")
+
     def close(self) -> None:
         self._closed = True
 
@@ -175,6 +191,9 @@ class MemoryFiles:
         self.fails_to_rename = False
         self.on_open: Callable[[str], None] = lambda path: None
         self.syncs = 0
+        self.descriptors: dict[int, tuple[Inode, str]] = {}
+        """Held by somebody, also after the file was closed."""
+        self._descriptor = 0
 
     def power_loss(self, rng: Random) -> MemoryFiles:
         """The disk as the next start finds it."""
@@ -287,6 +306,30 @@ class MemoryFiles:
     def sync_directory(self, directory: str) -> None:
         self.take_handle()
         self._sync_names(directory)
+
+    def hold(self, inode: Inode, path: str) -> int:
+        self._descriptor += 1
+        self.descriptors[self._descriptor] = inode, path
+        return self._descriptor
+
+    def sync_descriptor(self, descriptor: int) -> int:
+        """Its errno: what the thread of a syncer does."""
+        inode, path = self.descriptors[descriptor]
+        if self.failing_sync or inode in self.failing or self.fails(path):
+            return errno.EIO
+        self.syncs += 1
+        inode.synced()
+        return 0
+
+    def write_descriptor(self, descriptor: int, position: int, data: bytes) -> bool:
+        """Whether all of it was written: what the thread of a syncer does after the sync."""
+        inode, path = self.descriptors[descriptor]
+        is_full = self.full_at is not None and self.growths >= self.full_at
+        if is_full or inode in self.failing or self.fails(path):
+            return False
+        assert position <= len(inode.data), "a hole"
+        inode.data[position : position + len(data)] = data
+        return True
 
     def _sync_names(self, directory: str) -> None:
         prefix = f"{directory}/" if directory else ""

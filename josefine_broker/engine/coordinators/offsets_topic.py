@@ -27,7 +27,7 @@ from josefine_broker.engine.groups.share.states import ShareGroupEvent
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.metadata.image import OFFSETS_TOPIC
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
-from josefine_broker.engine.replicas.committing import Appended, answer_when_committed
+from josefine_broker.engine.replicas.committing import Appended, AwaitCommit
 from josefine_broker.records.builder import Record, build_batch
 
 DELETIONS_PER_BATCH = 5_000
@@ -123,6 +123,48 @@ def take_in_when_committed(appended: Appended, take_in: Callable[[], None]) -> N
         waiting.wait()
 
 
+class _Storing(AwaitCommit):
+    """The delayed operation of an offset commit: one wait for its answer and for its effect. The
+    answer may come first, at the timeout; the offsets count whenever they are committed."""
+
+    __slots__ = ("_appended", "_take_in")
+
+    outlives_client = True
+
+    def __init__(
+        self,
+        appended: Appended,
+        take_in: Callable[[], None],
+        timeout_ms: int,
+        build: Callable[[], object],
+    ) -> None:
+        ctx = appended.ctx
+        super().__init__(ctx, [appended], ctx.clock.monotonic_ms() + timeout_ms, build)
+        self._appended = appended
+        self._take_in = take_in
+
+    def complete(self, response: object) -> None:
+        """Apply the offsets, now or once they are committed; then answer."""
+        take_in_when_committed(self._appended, self._take_in)
+        super().complete(response)
+
+
+def _answer(
+    appended: Appended,
+    take_in: Callable[[], None],
+    outcome: Sequence[KafkaError | None],
+    build: Callable[[KafkaError | None], object],
+) -> object:
+    """The answer to an offset commit, or the parked token for it. `outcome` is that of the append,
+    empty until it is settled."""
+    if appended.decide():
+        take_in_when_committed(appended, take_in)
+        return build(outcome[0])
+    ctx = appended.ctx
+    timeout_ms = ctx.settings.offsets.timeout_ms
+    return _Storing(appended, take_in, timeout_ms, lambda: build(outcome[0])).park(ctx.parked)
+
+
 def store_offsets(
     ctx: Context,
     group_id: str,
@@ -137,8 +179,6 @@ def store_offsets(
     """
     entries: list[Entry] = [(encode_key(group_id, tp), encode_value(each)) for tp, each in offsets]
     outcome: list[KafkaError | None] = []
-    # Two waits for one commit: `take_in` applies the offsets however late they are committed, and
-    # `build` answers after that or at the timeout. A late commit counts without an answer.
 
     def take_in() -> None:
         coordinator = ctx.clients.groups.coordinator
@@ -152,9 +192,7 @@ def store_offsets(
     if appended.is_committed_at_once:
         take_in()
         return build(None)
-    take_in_when_committed(appended, take_in)
-    timeout_ms = ctx.settings.offsets.timeout_ms
-    return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
+    return _answer(appended, take_in, outcome, build)
 
 
 def _gone(ctx: Context, group_id: str) -> list[Entry]:
@@ -253,9 +291,7 @@ def store_pending_offsets(
             pending = ctx.clients.groups.coordinator.offsets
             pending.store_pending(producer_id, group_id, of, committed)
 
-    take_in_when_committed(appended, take_in)
-    timeout_ms = ctx.settings.offsets.timeout_ms
-    return answer_when_committed(ctx, [appended], timeout_ms, lambda: build(outcome[0]))
+    return _answer(appended, take_in, outcome, build)
 
 
 def _of_groups(error: KafkaError) -> KafkaError:

@@ -11,7 +11,8 @@ a file refuses every further sync, and every write once it has lost its descript
 2018).
 
 One thread owns the set, evicts, reads and writes; so reads and writes need no lock and cost one
-check for a descriptor. Other threads may call `sync`; they close the descriptors they open.
+check for a descriptor. Other threads may call `sync`; they close the descriptors they open. A
+descriptor that is held for a thread without Python (`sync_pipes.py`) is closed after its release.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class RealFile:
         self._failure: OSError | None = None
         """The error of the first failed sync."""
         self._syncs = 0
-        """Running syncs that use the descriptor, on any thread; guarded by the set's lock."""
+        """Running syncs and holders of the descriptor; guarded by the set's lock."""
         among.make_room()
         self._fd = fd = os.open(path, flags | os.O_RDWR | os.O_CLOEXEC, 0o644)
         among.enter(self)
@@ -132,12 +133,47 @@ class RealFile:
         finally:
             with self._among.lock:
                 self._among.syncs.record(perf_counter_ns() - began_ns)
-                self._syncs -= not is_ours
-                if is_ours or (self._is_closed and not self._syncs):
+                if is_ours:
                     os.close(fd)
+                else:
+                    self._leave(fd)
+
+    def hold(self) -> int:
+        """See `File`. On the set's own thread."""
+        fd = self._fd
+        if fd < 0:
+            fd = self._again()
+        self.is_used = True
+        with self._among.lock:
+            self._syncs += 1
+        return fd
+
+    def release(self, descriptor: int) -> None:
+        with self._among.lock:
+            self._leave(descriptor)
+
+    def _leave(self, fd: int) -> None:
+        self._syncs -= 1
+        if self._is_closed and not self._syncs:
+            os.close(fd)
+
+    def begin_sync(self) -> int:
+        """See `File`. On the set's own thread."""
+        self._check_writable()
+        fd = self.hold()
+        self.is_dirty = False
+        return fd
+
+    def end_sync(self, descriptor: int, error: int, elapsed_ns: int) -> None:
+        with self._among.lock:
+            self._among.syncs.record(elapsed_ns)
+            self._leave(descriptor)
+        if error:
+            self._failure = OSError(error, os.strerror(error))
+            raise self._failure
 
     def close(self) -> None:
-        """If a sync runs on another thread, that thread closes the file at its end."""
+        """If the descriptor is in use for a sync, the end of that sync closes it."""
         with self._among.lock:
             self._among.forget(self)
             fd, self._fd = self._fd, _NONE

@@ -1,4 +1,5 @@
-"""Threads that sync logs for group commit, outside the event loop.
+"""Threads of Python that sync logs for group commit, outside the event loop: those syncs that the
+compiled threads (`sync_pipes.py`) do not make.
 
 Several syncs together cost a journaling file system hardly more than one, so a few threads run them
 concurrently. Results return to the loop in one turn for all syncs finished by then.
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.disk.flusher import Job, run_now
 
 THREADS = 4
 """A thousand logs with one new batch each took as long with 16: then the disk is the limit."""
@@ -31,6 +32,8 @@ class SyncThreads:
         self._lock = Lock()
         """Guards `_finished`."""
         self._is_stopped = False
+        self.within: Callable[[Job], None] = run_now
+        """Calls a function with all that follows from the results of one turn."""
 
     def submit(self, job: Job, done: Callable[[], None], afterwards: Job) -> None:
         """Run `job` soon, then `done` on the loop and `afterwards` on the thread. Nothing runs
@@ -44,7 +47,7 @@ class SyncThreads:
             is_first = not self._finished
             self._finished.append(done)
         if is_first:  # wake the loop once for all jobs that finish before it runs
-            self._loop.call_soon_threadsafe(self._take)
+            self._loop.call_soon_threadsafe(lambda: self.within(self._take))
         self._try(afterwards)
 
     def _try(self, job: Job) -> None:

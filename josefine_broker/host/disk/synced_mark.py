@@ -16,7 +16,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from josefine_broker.base.ports import Files
+from josefine_broker.base.ports import File, Files
 from josefine_broker.records.crc import crc32c
 
 SYNCED_MARK_FILE = "synced.checkpoint"
@@ -39,15 +39,30 @@ class SyncedRange(NamedTuple):
 NOTHING_KNOWN = SyncedRange(0, 0)
 
 
+class Entry(NamedTuple):
+    """An entry for the thread that syncs the log to write, right after the sync."""
+
+    descriptor: int
+    """Of the mark's file, held open; -1: there is nothing to write."""
+    position: int
+    data: bytes
+    found: SyncedRange
+
+
+NO_ENTRY = Entry(-1, 0, b"", NOTHING_KNOWN)
+
+
 class SyncedMark:
     """The mark of one log. Its owner holds the log's sync lock."""
 
-    __slots__ = ("_entries", "_files", "_path", "_stored", "is_held")
+    __slots__ = ("_entries", "_file", "_files", "_path", "_stored", "is_held")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{SYNCED_MARK_FILE}"
         self._stored: SyncedRange | None = None
+        self._file: File | None = None
+        """Stays open between entries that others write."""
         self._entries = ENTRIES_MAX
         self.is_held = False
         """There is a hole in the log: no later sync counts until it is filled."""
@@ -85,6 +100,42 @@ class SyncedMark:
         except OSError:
             self._entries = ENTRIES_MAX  # a part of an entry may be in the file: rewrite it
 
+    def begin(self, end_offset: int) -> Entry | None:
+        """Like `raise_to`, with an entry for somebody else to write; `end` follows. None: only
+        `raise_to` can do it."""
+        known = self._stored
+        if known is None or self._entries >= ENTRIES_MAX:
+            return None
+        if end_offset <= known.end or self.is_held:
+            return NO_ENTRY
+        try:
+            if self._file is None:
+                self._file = self._files.open(self._path, create=True)
+            descriptor = self._file.hold()
+        except OSError:
+            self.close()
+            return None
+        found = SyncedRange(known.start, end_offset)
+        return Entry(descriptor, self._entries * _ENTRY.size, _encode(found), found)
+
+    def end(self, entry: Entry, *, is_written: bool) -> None:
+        """The entry was written, or the sync failed, or only the write did."""
+        if entry.descriptor < 0:
+            return
+        assert self._file is not None
+        self._file.release(entry.descriptor)
+        if is_written:
+            self._entries += 1
+            self._stored = entry.found
+        else:
+            self._entries = ENTRIES_MAX
+
+    def close(self) -> None:
+        """Release the file; the next entry opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def lower_to(self, end_offset: int) -> None:
         """Lower the mark, durably, before the log is cut at or after it. Raises OSError."""
         known = self._stored or self.read()
@@ -101,6 +152,7 @@ class SyncedMark:
         try:
             self._append(SyncedRange(start_offset, max(start_offset, known.end)), durable=True)
         except OSError:
+            self.close()
             self._files.remove(self._path)
             self._files.sync_directory(self._path.rpartition("/")[0])
             self._stored, self._entries = SyncedRange(start_offset, start_offset), 0
@@ -118,6 +170,7 @@ class SyncedMark:
         finally:
             file.close()
         if begins_anew:
+            self.close()
             self._files.rename(path, self._path, durable=durable)
             self._entries = 0
         elif durable:  # an earlier rename may not be durable, and the old file has a higher mark

@@ -79,7 +79,9 @@ class LogState:
                 self._settle = None
 
     def abandon(self) -> None:
-        """Refuse to make anything durable for a log that never was: its name is free."""
+        """Release the files, and refuse to make anything durable for a log that never was: its
+        name is free."""
+        self.synced.close()
         with self._lock:
             if self._settle is not None:
                 self._settle = _refuse

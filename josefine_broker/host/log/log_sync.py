@@ -1,8 +1,9 @@
 """The durability of one log, and the handling of a failed sync.
 
 Rules: segments are synced in order, the directory before them. `flush.messages=1` syncs all appends
-of a turn together, on another thread (`group_sync.py`); a larger number, or a log without a group,
-syncs within the append; `flush.ms` and full segments are synced on the flusher's thread.
+of a turn together, on another thread (`group_sync.py`), which needs no Python if the active file is
+all that must be synced; a larger number, or a log without a group, syncs within the append;
+`flush.ms` and full segments are synced on the flusher's thread.
 `durable_end` moves only under the lock, together with the sync or cut that moves it. A failed sync
 is remembered for good: after it the kernel may have dropped dirty pages and marked them clean, so
 no later sync proves anything (fsyncgate, 2018). No waiter is notified of a sync that did not
@@ -15,14 +16,17 @@ import errno
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from threading import Lock
+from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError, StorageLimitError
-from josefine_broker.base.ports import Files
+from josefine_broker.base.ports import File, Files
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.flusher import Job
+from josefine_broker.host.disk.synced_mark import Entry
+from josefine_broker.host.disk.syncer import Syncer
 from josefine_broker.host.log.log_state import LogState
 from josefine_broker.host.log.segment import Segment
+from josefine_broker.host.log.sync_lock import SyncLock
 
 NO_HANDLE = (errno.EMFILE, errno.ENFILE)
 """No file could be opened: not by this process, or not on this machine."""
@@ -45,6 +49,16 @@ class _Owed:
         """It is to be tried again."""
         self.reason = ""
         """Of the last attempt; empty since one succeeded."""
+
+
+class _FileSync(NamedTuple):
+    """A running sync of the active segment's file alone."""
+
+    file: File
+    descriptor: int
+    end_offset: int
+    entry: Entry
+    """Of the mark; written if the sync succeeds."""
 
 
 class LogSync:
@@ -77,7 +91,7 @@ class LogSync:
         self._refusals: tuple[int, int] | None = None
         """How many appends failed since the last that did not, and when the first of them did."""
         # From here on: what the flusher's thread reads or changes, too.
-        self.lock = Lock()
+        self.lock = SyncLock()
         """Held while segment files are synced, cut or closed."""
         self.sealing: list[Segment] = []
         """Full segments that are not synced yet, oldest first."""
@@ -115,6 +129,50 @@ class LogSync:
         """The job that syncs appends made until it runs; the next append asks again."""
         self.is_wanted = False
         return partial(self.sync_later, is_noted=False)
+
+    def begin_file_sync(self, syncer: Syncer, done: Job) -> bool:
+        """The same sync by `syncer`, which calls `done` after it; False: it takes more than one
+        file's sync, so only `begin_group_sync` can do it. On the log's own thread."""
+        if not self.lock.take():
+            return False
+        sync = self._file_sync()
+        if sync is None:
+            self.lock.free()
+            return False
+        self.is_wanted = False
+        ended = partial(self._end_file_sync, sync)
+        number = syncer.submit(sync.descriptor, sync.entry, ended, done)
+        self.lock.wait = partial(syncer.wait, number)
+        return True
+
+    def _file_sync(self) -> _FileSync | None:
+        """Hold the files for it; None: something else must be done first. The lock is held."""
+        active = self._segments[-1]
+        is_more = self._directory_dirty or self.sealing or self.failure or not active.is_made
+        if is_more or self.durable_end >= active.end_offset:
+            return None
+        entry = self._state.synced.begin(active.end_offset)
+        if entry is None:
+            return None
+        try:
+            file = active.file()
+            return _FileSync(file, file.begin_sync(), active.end_offset, entry)
+        except OSError:  # the other way meets it again, and reports it
+            self._state.synced.end(entry, is_written=False)
+            return None
+
+    def _end_file_sync(self, sync: _FileSync, error: int, elapsed_ns: int, has_entry: bool) -> None:
+        """The syncer is done. Raises its OSError, after which the log has failed."""
+        try:
+            self._state.synced.end(sync.entry, is_written=has_entry)
+            sync.file.end_sync(sync.descriptor, error, elapsed_ns)
+            self.durable_end = max(self.durable_end, sync.end_offset)
+            self._owed.reason = ""
+        except OSError as problem:
+            self.fail("sync failed", problem)
+            raise
+        finally:
+            self.lock.free()
 
     def note_group_sync(self) -> None:
         """Store the synced range. Separate from the sync, because it is no part of the promise:

@@ -41,6 +41,7 @@ from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.machine import Clock, Machine
 from tests.simulation.cluster.network import Caller, Connection
 from tests.simulation.cluster.server import LISTENER, Server
+from tests.simulation.memory_syncer import MemorySyncer
 
 if TYPE_CHECKING:
     from tests.simulation.cluster.world import World
@@ -73,7 +74,10 @@ class Process:
         self._is_enrolled = False
         self._is_marked = False
         self._is_mending = False
-        group = GroupSync(partial(self.after_ms, 0), self._submit_sync)
+        # Every other life has none, as on a platform without the binary.
+        later = partial(self.after_ms, 0)
+        syncer = MemorySyncer(machine.disk.files, self._submit_sync, later)
+        group = GroupSync(later, self._submit_sync, syncer if machine.life % 2 else None)
         manager = LogManager(
             machine.disk.files,
             schedule=machine.disk.submit,

@@ -15,7 +15,7 @@ from josefine_broker.records.batch import HEADER_BYTES
 from josefine_broker.records.builder import Record, build_batch, varint
 from josefine_broker.records.reader import read_records
 from josefine_broker.records.structure import FOLDER, WHY, Check, Fault, check, is_compiled, load
-from tests.build_native import STAMP, TARGETS, binary, digests
+from tests.build_native import MODULES, STAMP, TARGETS, binary, digests
 
 BASE_MS = 1_700_000_000_000
 RECORDS = st.lists(
@@ -125,6 +125,6 @@ def test_a_platform_without_a_binary_gets_the_twin() -> None:
 
 
 def test_the_binaries_are_of_this_source() -> None:
-    """After a change of record_structure.c: `./build.sh native`."""
-    assert all(binary(folder).is_file() for folder in TARGETS)
+    """After a change of any C: `./build.sh native`."""
+    assert all(binary(platform, module).is_file() for platform in TARGETS for module in MODULES)
     assert digests() == STAMP.read_text()

@@ -254,3 +254,26 @@ def test_logs_work_with_fewer_descriptors_than_logs_while_a_flusher_syncs(tmp_pa
     assert errors == []
     assert [read_all(log) for log in again] == before
     assert descriptors_below(tmp_path) <= 3
+
+
+def test_sync_by_somebody_else_holds_the_descriptor_and_its_failure_is_final(
+    tmp_path: Path,
+) -> None:
+    files = RealFiles(tmp_path, open_max=2)
+    file = files.open("log", create=True)
+    file.write_at_end((b"x",))
+    fd = file.begin_sync()
+    made(files, 8)
+    assert "log" in open_below(tmp_path)  # not evicted
+
+    with pytest.raises(OSError, match="Input/output error"):
+        file.end_sync(fd, errno.EIO, 1)
+
+    for call in (file.begin_sync, file.sync):
+        with pytest.raises(OSError, match="an earlier sync of"):
+            call()
+    assert sum(files.open_files.syncs.buckets) == 1
+    made(files, 8)
+    assert "log" not in open_below(tmp_path)
+    with pytest.raises(OSError, match="an earlier sync of"):
+        file.hold()

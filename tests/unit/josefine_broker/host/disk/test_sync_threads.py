@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from josefine_broker.host.disk.sync_threads import SyncThreads
 
@@ -12,6 +13,14 @@ def test_results_return_on_the_loop_also_of_a_job_that_failed() -> None:
     async def scene() -> None:
         failed: list[BaseException] = []
         threads = SyncThreads(asyncio.get_running_loop(), failed.append)
+        calls: list[int] = []
+
+        def within(work: Callable[[], None]) -> None:
+            before = len(done)
+            work()
+            calls.append(len(done) - before)
+
+        threads.within = within
         ran: list[int] = []
         done: list[int] = []
         all_done = asyncio.Event()
@@ -32,6 +41,7 @@ def test_results_return_on_the_loop_also_of_a_job_that_failed() -> None:
         async with asyncio.timeout(30):
             await all_done.wait()
 
+        assert sum(calls) == 2
         assert done == [threading.get_ident()] * 2
         assert threading.get_ident() not in ran
         assert [str(error) for error in failed] == ["the disk is gone"]

@@ -1,0 +1,40 @@
+"""The lock of a log's syncs, which a syncer may hold without a thread of Python.
+
+Rules: a syncer's sync holds the lock from its start to its end, both on the log's own thread. That
+thread may need the lock meanwhile, for a cut or to close the log: it then waits for the sync, which
+ends within this wait. Other threads wait for the lock as for any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+
+class SyncLock:
+    """See the module."""
+
+    __slots__ = ("_lock", "wait")
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.wait: Callable[[], None] | None = None
+        """Waits for the syncer that holds the lock."""
+
+    def __enter__(self) -> None:
+        wait = self.wait
+        if wait is not None:
+            wait()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def take(self) -> bool:
+        """Take it for a syncer; False: somebody has it."""
+        return self._lock.acquire(blocking=False)
+
+    def free(self) -> None:
+        """The syncer is done, or was not used."""
+        self.wait = None
+        self._lock.release()
