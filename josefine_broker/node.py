@@ -24,7 +24,7 @@ from josefine_broker.base.addresses import HostPort
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.compose.admin import Observed, admin_server, register_all
 from josefine_broker.compose.log_storage import LogStorage
-from josefine_broker.compose.routes import fetch_shortcut, produce_turn, routes
+from josefine_broker.compose.routes import produce_turn, routes, shortcuts
 from josefine_broker.compose.security import Securing
 from josefine_broker.compose.settings import (
     configured_book,
@@ -315,7 +315,7 @@ class Node:
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
             Throttle(lambda: ctx.image.quotas, self._clock.monotonic_ms, self._metrics.throttles),
-            **fetch_shortcut(ctx, self._metrics, self._tracing),
+            **shortcuts(ctx, self._metrics, self._tracing),
         )
         host = Host(
             dispatcher=dispatcher,

@@ -113,7 +113,7 @@ class WaitingShareFetch(Parked):
         self._session = session
         self._records_left = request.max_records
         self._bytes_left = min(request.max_bytes, ctx.settings.fetch.bytes_max)
-        self.acknowledging = Acknowledging(ctx, self._decided)
+        self.acknowledging = Acknowledging(ctx)
         self.parts: list[Part] = []
         """What it fetches."""
         self.acquired: dict[Part, tuple[list[Acquired], Sequence[Buffer]]] = {}
@@ -141,7 +141,7 @@ class WaitingShareFetch(Parked):
                 acquired, records = acquire(ctx, led, member_id, room, config)
             except KafkaError as error:
                 if error.code not in PASSING:
-                    self.errors[part] = error
+                    self.errors[part] = error.with_traceback(None)  # it refers to this request
                 continue
             if acquired:
                 self.acquired[part] = acquired, records
@@ -162,6 +162,8 @@ class WaitingShareFetch(Parked):
 
     def park(self) -> None:
         """Wait for records, and for answers to be stored."""
+        if not self.acknowledging.is_decided:
+            self.acknowledging.wait(self._decided)
         names = self._ctx.image.topic_names
         keys = [(names[topic_id], index) for topic_id, index in self.parts if topic_id in names]
         group_id = self._session.group_id
@@ -176,13 +178,16 @@ class WaitingShareFetch(Parked):
 
     def _decided(self) -> None:
         """The acknowledgements are stored, or refused."""
-        if self in self._ctx.parked and self._is_enough:
+        if self not in self._ctx.parked:
+            return
+        now_ms = self._ctx.clock.monotonic_ms()
+        if self._is_enough:
             self._ctx.parked.forget(self)
             self.complete(self._answer())
-
-    def complete(self, response: object) -> None:
-        super().complete(response)
-        self.acknowledging.end()
+        elif now_ms >= self._final_ms - ACKNOWLEDGE_TIMEOUT_MS + self._request.max_wait_ms:
+            # The wait for records was over before.
+            self._ctx.parked.forget(self)
+            self.expire(now_ms)
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         if not self.acquired:

@@ -182,7 +182,8 @@ def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
     if led.partition is None and not led.reading.is_open:
         if ctx.clock.monotonic_ms() < led.reading.retry_ms:
             assert led.reading.error is not None
-            raise led.reading.error
+            # Each raise of one error adds the caller's frames to it.
+            raise led.reading.error.with_traceback(None)
         _read(ctx, led, config)
     if led.partition is not None:
         led.partition.limits = config.limits

@@ -17,9 +17,9 @@ names may be anything.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.engine.purgatory.follower_news import FollowerNews
@@ -48,8 +48,8 @@ class Parked:
     """One waiting request. Subclasses define when it can be answered, and with what."""
 
     __slots__ = (
-        "_make", "_table", "deadline_ms", "done", "follower", "group_id", "on_done", "partitions",
-        "response", "send_now",
+        "_make", "_place", "_table", "deadline_ms", "done", "follower", "group_id", "on_done",
+        "partitions", "response", "send_now",
     )  # fmt: skip
 
     is_urgent = False
@@ -80,6 +80,8 @@ class Parked:
         self._make: Callable[[object], object] | None = None
         self._table: ParkedRequests | None = None
         """The table that it was last parked in."""
+        self._place: list[Any] | None = None
+        """Its place among the deadlines, while it waits."""
 
     def make_of(self, make: Callable[[object], object]) -> None:
         """Convert the answer with `make`, after earlier conversions."""
@@ -118,13 +120,15 @@ class _News(NamedTuple):
 
 
 class _Deadlines:
-    """Requests by deadline, those with the same one in order of arrival. A request that is answered
-    before its deadline stays until its turn comes, or until there are too many of them."""
+    """Requests by deadline, those with the same one in order of arrival. Of a request that is
+    answered before its deadline an empty place stays until its turn comes, or until there are too
+    many of them: the request may have megabytes of records."""
 
     __slots__ = ("_heap", "_sequence")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Parked]] = []
+        self._heap: list[list[Any]] = []
+        """Places: deadline, sequence number, request or None."""
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -132,24 +136,28 @@ class _Deadlines:
 
     def add(self, parked: Parked) -> None:
         self._sequence += 1
-        heappush(self._heap, (parked.deadline_ms, self._sequence, parked))
+        parked._place = [parked.deadline_ms, self._sequence, parked]
+        heappush(self._heap, parked._place)
 
-    def take(self, now_ms: int) -> Parked | None:
-        """Remove the first request if its deadline has come."""
-        is_due = self._heap and self._heap[0][0] <= now_ms
-        return heappop(self._heap)[2] if is_due else None
+    def remove(self, parked: Parked, waiting: int) -> None:
+        """Empty its place. `waiting`: how many are not empty afterwards."""
+        place, parked._place = parked._place, None
+        assert place is not None
+        place[2] = None
+        if len(self._heap) > 64 + 2 * waiting:
+            self._heap = [each for each in self._heap if each[2] is not None]
+            heapify(self._heap)
 
-    def first_ms(self, waiting: Container[Parked]) -> int | None:
-        """The first deadline of `waiting`."""
-        while self._heap and self._heap[0][2] not in waiting:
+    def first_ms(self) -> int | None:
+        """The first deadline of a request that waits."""
+        while self._heap and self._heap[0][2] is None:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def shrink(self, waiting: Collection[Parked]) -> None:
-        """Keep `waiting` alone if most are others: long polls would fill memory."""
-        if len(self._heap) > 64 + 2 * len(waiting):
-            self._heap = [each for each in self._heap if each[2] in waiting]
-            heapify(self._heap)
+    def due(self, now_ms: int) -> Parked | None:
+        """The first request whose deadline has come. It keeps its place."""
+        first_ms = self.first_ms()
+        return None if first_ms is None or first_ms > now_ms else self._heap[0][2]
 
 
 def _nobody() -> None:
@@ -341,18 +349,17 @@ class ParkedRequests:
             _remove(self._for_follower, parked.follower, parked)
         if self._for_brokers:
             _remove(self._for_brokers, None, parked)
-        self._deadlines.shrink(self._waiting)
+        self._deadlines.remove(parked, len(self._waiting))
 
     def tick(self, now_ms: int) -> None:
         """Expire every request whose deadline has come. For the host, from its event loop."""
         assert not self._is_looking, "an event is being handled: time advances after that"
-        while (parked := self._deadlines.take(now_ms)) is not None:
-            if parked in self._waiting:
-                self.forget(parked)
-                parked.expire(now_ms)
+        while (parked := self._deadlines.due(now_ms)) is not None:
+            self.forget(parked)
+            parked.expire(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        return self._deadlines.first_ms(self._waiting)
+        return self._deadlines.first_ms()
 
 
 def _remove(table: dict[Key, dict[Parked, None]], key: Key, parked: Parked) -> None:

@@ -29,7 +29,7 @@ from josefine_broker.host.net.dispatch import (
 from josefine_broker.host.net.late_answers import Later, Slot, forget_all, unanswered
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
-from josefine_broker.host.net.tls import shown_name, write_tls
+from josefine_broker.host.net.tls import let_go, shown_name, write_tls
 from josefine_broker.wire.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
@@ -139,11 +139,11 @@ class Connection(asyncio.BufferedProtocol):
         if (turn := self._host.turn) is not None:
             turn.leave(self)
         forget_all(self._pending, self._host.forget)
-        self._pending.clear()
-        self._backlog.clear()
-        self._out.clear()
+        for each in (self._pending, self._backlog, self._out):
+            each.clear()
         if self._holds_memory:
             self._host.release(self)
+        let_go(self._transport)
         self._on_close(self)
 
     def pause_writing(self) -> None:

@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
+from josefine_broker.api.plain_heartbeats import beat_classic, beat_consumer, beat_share
+from josefine_broker.api.plain_offset_commit import commit_plain
 from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
@@ -33,7 +35,13 @@ from josefine_broker.host.net.late_answers import LateAnswers, Later
 from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, compiled
-from josefine_broker.wire.apis import FETCH
+from josefine_broker.wire.apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    FETCH,
+    HEARTBEAT,
+    OFFSET_COMMIT,
+    SHARE_GROUP_HEARTBEAT,
+)
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -49,6 +57,12 @@ __all__ = ["IN_FLIGHT_MAX", "LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
 PEER = Peer(listener=LISTENER, address="127.0.0.1:5", principal="User:ANONYMOUS")
+PLAIN_OF_GROUPS: dict[int, tuple[str, Callable[..., Any]]] = {
+    HEARTBEAT: ("plain heartbeat", beat_classic),
+    CONSUMER_GROUP_HEARTBEAT: ("plain heartbeat of a consumer group", beat_consumer),
+    SHARE_GROUP_HEARTBEAT: ("plain heartbeat of a share group", beat_share),
+    OFFSET_COMMIT: ("plain offset commit", commit_plain),
+}
 IN_FLIGHT_MAX = 8
 """Requests of a connection that are worked on; what comes behind them waits in its backlog."""
 
@@ -278,6 +292,12 @@ class Server:
         if answer is None:
             answer = fetch_shares_plain(ctx, view, PEER)
             met["plain share fetch"] += answer is not None
+        if answer is None and header.api_key in PLAIN_OF_GROUPS:
+            name, serve = PLAIN_OF_GROUPS[header.api_key]
+            answer = serve(ctx, view, PEER)
+            met[name] += answer is not None
+            if isinstance(answer, tuple):
+                answer = answer[1]
         if answer is None:
             found = fetch_for_follower(ctx, view, PEER, self._handle)
             met["plain fetch of a follower"] += found is not None

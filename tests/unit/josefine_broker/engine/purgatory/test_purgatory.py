@@ -91,6 +91,41 @@ def test_an_answered_request_goes_without_the_collector() -> None:
         gc.enable()
 
 
+def test_an_answered_request_does_not_stay_until_its_deadline() -> None:
+    """Nor its answer, which may be large, after one that waits and is due earlier."""
+    table = ParkedRequests()
+    first, waiting = Waiting(50), Waiting(100)
+    table.park(first, partitions=[B])
+    table.park(waiting, partitions=[A])
+    gone = weakref.ref(waiting)
+    gc.disable()
+    try:
+        table.wake(A, 0)
+        table.run_completed()
+        assert waiting.answers == ["woken"]
+        del waiting
+
+        assert gone() is None
+        assert table.next_deadline_ms() == 50
+    finally:
+        gc.enable()
+
+
+def test_a_request_that_waits_again_has_its_new_deadline() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(50)
+    table.park(waiting)
+    table.forget(waiting)
+    waiting.deadline_ms = 100
+    table.park(waiting)
+
+    assert table.next_deadline_ms() == 100
+    table.tick(50)
+    assert not waiting.done
+    table.tick(100)
+    assert waiting.done
+
+
 def test_wake_of_another_key_changes_nothing() -> None:
     table = ParkedRequests()
     waiting = Waiting(100)

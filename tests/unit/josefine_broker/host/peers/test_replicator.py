@@ -18,7 +18,7 @@ from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
-from josefine_broker.compose.routes import fetch_shortcut, produce_turn, routes
+from josefine_broker.compose.routes import produce_turn, routes, shortcuts
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.purgatory.purgatory import Parked
@@ -70,7 +70,7 @@ class Net(Replicas):
             routes(ctx, metrics),
             API_VERSIONS.unsupported_version,
             metrics.connections,
-            **fetch_shortcut(ctx, metrics, tracing),
+            **shortcuts(ctx, metrics, tracing),
         )
         host = Host(
             dispatcher=dispatcher,
