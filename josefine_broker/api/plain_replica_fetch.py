@@ -172,11 +172,7 @@ def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "Caugh
         if now_ms - session.looked_ms >= LOOK_MS or not changes.keys() <= {tp}:
             return None
         changes[tp] = None
-    # From here on as the handler.
-    asked = _new(FetchPartition, (*part[:2], offset, *part[3:]))
-    wanted = _new(Wanted, ("", key[0], asked))
-    session.partitions[key] = _new(Cached, (wanted, NOTHING_SENT, cached.log_start_offset))
-    sessions.begin_current(session, now_ms)
+    # From here on as the handler; but what this confirms is answered first.
     events = news.events
     has_moved = hosted.partition.follower_fetched(
         replica_id, offset, part[4], offset, now_ms, may_join=False,
@@ -186,6 +182,10 @@ def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "Caugh
         ctx.parked.wake(tp, now_ms)
         if ctx.hosted.isr.due:
             submit_isr_changes(ctx)
+    asked = _new(FetchPartition, (*part[:2], offset, *part[3:]))
+    wanted = _new(Wanted, ("", key[0], asked))
+    session.partitions[key] = _new(Cached, (wanted, NOTHING_SENT, cached.log_start_offset))
+    sessions.begin_current(session, now_ms)
     waiting = CaughtUp(usual, correlation_id, epoch, wanted, now_ms + request[1])
     ctx.parked.park(waiting, follower=replica_id)
     session.waiting = waiting
