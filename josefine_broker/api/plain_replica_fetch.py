@@ -98,7 +98,8 @@ class _Usual(NamedTuple):
     ctx: Context
     sender: Sender
     image: MetadataImage
-    repeated: RepeatedRequest
+    repeated: RepeatedRequest | None
+    """None: the request before was for another partition."""
     session: FetchSession
     tp: PartitionKey
     hosted: HostedPartition
@@ -131,9 +132,11 @@ def _usual_of(
     if session is None or hosted is None or broker is None or broker.epoch != request.replica_epoch:
         return None
     size_max = min(part.max_bytes, request.max_bytes, ctx.settings.fetch.bytes_max)
-    repeated = RepeatedRequest(frame)
+    key, before = (topic_id, part.index), session.usual
+    is_repeated = type(before) is _Usual and before.key == key
+    repeated = RepeatedRequest(frame) if is_repeated else None
     found = ctx, sender, ctx.image, repeated, session, tp, hosted, header, request
-    return _new(_Usual, (*found, (topic_id, part.index), topic_id.bytes, part, size_max))
+    return _new(_Usual, (*found, key, topic_id.bytes, part, size_max))
 
 
 def fetch_again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | None":
@@ -141,9 +144,8 @@ def fetch_again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | 
     None: nothing was done."""
     session = ctx.clients.sessions.get(session_of(frame))
     usual = None if session is None else session.usual
-    if usual is None:
+    if type(usual) is not _Usual or usual.repeated is None:
         return None
-    assert type(usual) is _Usual
     if usual.sender is not sender or usual.image is not ctx.image:
         return None
     numbers = usual.repeated.read(frame)
@@ -170,11 +172,7 @@ def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "Caugh
         if now_ms - session.looked_ms >= LOOK_MS or not changes.keys() <= {tp}:
             return None
         changes[tp] = None
-    # From here on as the handler.
-    asked = _new(FetchPartition, (*part[:2], offset, *part[3:]))
-    wanted = _new(Wanted, ("", key[0], asked))
-    session.partitions[key] = _new(Cached, (wanted, NOTHING_SENT, cached.log_start_offset))
-    sessions.begin_current(session, now_ms)
+    # From here on as the handler; but what this confirms is answered first.
     events = news.events
     has_moved = hosted.partition.follower_fetched(
         replica_id, offset, part[4], offset, now_ms, may_join=False,
@@ -184,6 +182,10 @@ def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "Caugh
         ctx.parked.wake(tp, now_ms)
         if ctx.hosted.isr.due:
             submit_isr_changes(ctx)
+    asked = _new(FetchPartition, (*part[:2], offset, *part[3:]))
+    wanted = _new(Wanted, ("", key[0], asked))
+    session.partitions[key] = _new(Cached, (wanted, NOTHING_SENT, cached.log_start_offset))
+    sessions.begin_current(session, now_ms)
     waiting = CaughtUp(usual, correlation_id, epoch, wanted, now_ms + request[1])
     ctx.parked.park(waiting, follower=replica_id)
     session.waiting = waiting

@@ -3,7 +3,7 @@ the turn that serves plain produce requests together.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -99,7 +99,9 @@ def produce_turn(
     )
 
 
-def shortcuts(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Any]:
+def shortcuts(
+    ctx: Context, metrics: Metrics, tracing: Tracing
+) -> dict[str, Mapping[int, Shortcut] | Again]:
     """The dispatcher's shortcuts, as its arguments; none where each request may be traced."""
     if tracing.dispatcher is not Dispatcher:
         return {}
@@ -114,7 +116,13 @@ def shortcuts(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Any
     ):
         if serve is not None:
             found[key] = serve, metrics.api(APIS[key].name)
-    return {"shortcuts": found, "again": _fetch_again(ctx, metrics.api(APIS[FETCH].name))}
+    stats = metrics.api(APIS[FETCH].name)
+
+    def again(frame: memoryview, peer: Peer) -> Waiting | None:
+        found = fetch_again(ctx, frame, peer) if frame[:2] == FETCH_KEY else None
+        return None if found is None else Waiting(found, found.header, stats)
+
+    return {"shortcuts": found, "again": again}
 
 
 def _fetch_shortcut(ctx: Context, stats: ApiStats) -> Serve | None:
@@ -156,14 +164,6 @@ def _commit_shortcut(ctx: Context, stats: ApiStats) -> Serve:
         return answer
 
     return serve
-
-
-def _fetch_again(ctx: Context, stats: ApiStats) -> Again:
-    def again(frame: memoryview, peer: Peer) -> Waiting | None:
-        found = fetch_again(ctx, frame, peer) if frame[:2] == FETCH_KEY else None
-        return None if found is None else Waiting(found, found.header, stats)
-
-    return again
 
 
 def _handled(

@@ -106,13 +106,13 @@ class Waiting:
         return (perf_counter_ns() - self.started_ns) // 1_000_000
 
 
-Again = Callable[[memoryview, Peer], Waiting | None]
-"""Serves a request that is like the last one of its connection, and waits; None: nothing was done.
-"""
 Serve = Callable[[memoryview, Peer], Buffers | Waiting | None]
 """Serves some requests of one API as its route would; None: the route must serve it."""
 Shortcut = tuple[Serve, ApiStats]
 """With the counters of its API."""
+Again = Callable[[memoryview, Peer], Waiting | None]
+"""Serves a request that is like the last one of its connection, and waits; None: nothing was done.
+"""
 
 
 class Dispatcher:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.lasting import Lasting
@@ -30,7 +31,7 @@ from josefine_broker.engine.partition.replica_fetch import (
 from josefine_broker.engine.replicas.following_next import NextBatches
 from josefine_broker.host.alarm import Alarm
 from josefine_broker.wire.codec import decode_response, encode_request
-from josefine_broker.wire.fetch import FetchRequest, FetchResponse
+from josefine_broker.wire.fetch import FetchRequest, FetchResponse, FetchTopic
 from josefine_broker.wire.primitives import Buffer
 from josefine_broker.wire.replica_frames import (
     RepeatedRequest,
@@ -186,7 +187,7 @@ class _Asked:
         frame = encode_replica_request(version, correlation_id, client_id, request)
         if frame is None:
             return encode_request(FETCH, version, correlation_id, client_id, request)
-        if request.topics and request.session_id:
+        if request.topics and self._link.is_named_again(request.topics[0]):
             self.repeated = RepeatedRequest(memoryview(frame)[4:])
         return [frame]
 
@@ -213,6 +214,8 @@ class _Link:
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._heard_ms = 0
+        self._named: tuple[UUID | None, int] | None = None
+        """By the last plain request that was sent from `pump`."""
         self._trouble = Lasting(_tell, "lost a leader", leader=fetcher.leader_id)
         self._stopped = False
 
@@ -307,6 +310,11 @@ class _Link:
         if self._alarm.at_ms is None:
             self.pump()
         return True
+
+    def is_named_again(self, topic: FetchTopic) -> bool:
+        """Whether the request before has named the same partition: not worth it otherwise."""
+        before, self._named = self._named, (topic.topic_id, topic.partitions[0].index)
+        return self._named == before
 
     def _heard(self) -> None:
         self._heard_ms = self._owner.clock.monotonic_ms()

@@ -71,15 +71,6 @@ def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> No
     assert sum(metrics.api("ListGroups").buckets) == 1
 
 
-def test_a_shortcut_is_for_one_api_and_a_frame_without_a_key_is_malformed() -> None:
-    metrics = Metrics()
-    dispatcher = dispatcher_of(metrics, lambda _frame, _peer: [b"answer"], lambda *_: None)
-    for frame in (b"", b"\0", b"\1" + bytes((GROUPS,)), b"\0\7", bytes((GROUPS, 0))):
-        with pytest.raises(DisconnectError):
-            dispatcher.serve(memoryview(frame), PEER)
-    assert sum(metrics.api("Fetch").buckets) == 0
-
-
 def test_what_fails_on_a_request_like_the_last_one_is_logged_and_leaves_it_to_its_route(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -90,6 +81,15 @@ def test_what_fails_on_a_request_like_the_last_one_is_logged_and_leaves_it_to_it
     with caplog.at_level(logging.ERROR):
         assert dispatcher.serve_again(ask("text"), PEER) is None
     assert [each.message for each in caplog.records] == ["shortcut failed"]
+
+
+def test_a_shortcut_is_for_one_api_and_a_frame_without_a_key_is_malformed() -> None:
+    metrics = Metrics()
+    dispatcher = dispatcher_of(metrics, lambda _frame, _peer: [b"answer"], lambda *_: None)
+    for frame in (b"", b"\0", b"\1" + bytes((GROUPS,)), b"\0\7", bytes((GROUPS, 0))):
+        with pytest.raises(DisconnectError):
+            dispatcher.serve(memoryview(frame), PEER)
+    assert sum(metrics.api("Fetch").buckets) == 0
 
 
 def test_a_request_whose_shortcut_fails_is_served_by_its_route(
