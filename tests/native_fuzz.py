@@ -1,4 +1,5 @@
-"""Random frames through the C of plain requests, compared with the general path, in Python.
+"""Random frames through the C of plain requests, compared with the general path, in Python; and
+random lives of the threads that sync files.
 
     python -m tests.native_fuzz 20000                so many frames of each kind
     python -m tests.native_fuzz 20000 --sanitize     built with the address sanitizer, by gcc
@@ -29,10 +30,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from josefine_broker.host.disk import sync_pipes
 from josefine_broker.records import plain_fetch, plain_produce
 from josefine_broker.records.batch import stamp_crc
 from josefine_broker.wire.fetch import FetchPartition, ForgottenTopic
-from tests.build_native import NATIVE
+from tests.build_native import MODULES, ROOT
+from tests.support.sync_lives import live
 from tests.unit.josefine_broker.plain_frames import NOW_MS, VERSIONS, batch_with, frame_with
 from tests.unit.josefine_broker.records import test_plain_fetch as fetches
 from tests.unit.josefine_broker.records import test_plain_parts as several
@@ -40,6 +43,7 @@ from tests.unit.josefine_broker.records import test_plain_produce as produces
 
 __all__ = ["attack"]
 
+SANITIZED = ("plain_produce", "plain_fetch", "sync_thread")
 BUILT = "JOSEFINE_FUZZED"
 """The folder of the sanitized binaries, in the environment of the process that has them."""
 EXTREMES = (b"\0\0\0\0", b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 5 + b"\x0f",
@@ -200,9 +204,21 @@ def fetch(data: bytes, rng: Random, met: Counter[str]) -> None:
         extension.answer((*found[:field], odd, *found[field + 1 :]), 0, parts)  # type: ignore[arg-type]
 
 
+SYNC_EVERY = 100
+"""A life takes as long as so many frames."""
+
+
+def sync(data: bytes, rng: Random, met: Counter[str]) -> None:
+    start = sync_pipes.compiled
+    if start is not None and not rng.randrange(SYNC_EVERY):
+        live(start, rng)
+        met["lives of threads that sync"] += 1
+
+
 KINDS: dict[str, tuple[Callable[[Random], bytes], Callable[..., None]]] = {
     "produce": (produce_frame, produce),
     "fetch": (fetch_frame, fetch),
+    "sync": (lambda rng: b"", sync),
 }
 
 
@@ -224,11 +240,11 @@ def sanitized(arguments: list[str]) -> int:
     """The same in a process that has binaries with the sanitizer."""
     include = sysconfig.get_path("include")
     with tempfile.TemporaryDirectory(prefix="josefine-fuzz-") as folder:
-        for module in ("plain_produce", "plain_fetch"):
+        for module in SANITIZED:
             subprocess.run(
                 ["gcc", "-shared", "-fPIC", "-O1", "-g", "-fsanitize=address,undefined",
                  "-fno-sanitize-recover=undefined", f"-I{include}", "-o", f"{folder}/{module}.so",
-                 str(NATIVE / f"{module}.c")],
+                 str(ROOT / MODULES[module] / f"{module}.c")],
                 check=True,
             )  # fmt: skip
         libraries = [
@@ -245,15 +261,18 @@ def sanitized(arguments: list[str]) -> int:
 
 def use_sanitized(folder: str) -> None:
     """Put the binaries with the sanitizer in the places of the others."""
-    for module, users in ((plain_produce, (produces, several)), (plain_fetch, (fetches,))):
-        name = module.__name__.rpartition(".")[2]
+    loaded: dict[str, Any] = {}
+    for name in SANITIZED:
         spec = importlib.util.spec_from_file_location(name, Path(folder) / f"{name}.so")
         assert spec is not None
         assert spec.loader is not None
-        loaded: Any = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded)
-        for each in (module, *users):
-            vars(each)["compiled"] = loaded
+        loaded[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded[name])
+    for each in (plain_produce, produces, several):
+        vars(each)["compiled"] = loaded["plain_produce"]
+    for each in (plain_fetch, fetches):
+        vars(each)["compiled"] = loaded["plain_fetch"]
+    sync_pipes.compiled = loaded["sync_thread"].start
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from struct import Struct
 
 import pytest
@@ -25,6 +26,7 @@ from josefine_broker.host.disk.sync_pipes import (
 )
 from josefine_broker.host.disk.synced_mark import NO_ENTRY, NOTHING_KNOWN, Entry
 from josefine_broker.records.structure import FOLDER
+from tests.support.sync_lives import live
 
 REQUEST, RESULT = Struct("=qiii20s"), Struct("=qiii4x")
 needs_compiled = pytest.mark.skipif(compiled is None, reason=f"not compiled for {FOLDER}")
@@ -147,6 +149,13 @@ def test_each_sync_has_its_own_errno_and_the_entry_follows_only_a_success(
             os.close(each)
 
     run_scene(scene)
+
+
+@both_ways
+@pytest.mark.parametrize("seed", range(4))
+def test_random_lives_do_what_was_asked_for(start: module.Start, seed: int) -> None:
+    """More of them, with the address sanitizer: `python -m tests.native_fuzz 10000 --sanitize`."""
+    live(start, Random(seed))
 
 
 @both_ways
