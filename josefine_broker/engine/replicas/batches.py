@@ -98,10 +98,11 @@ def append_batch(
     traffic.batches_in += 1
     traffic.records_in += header.record_count
     traffic.bytes_in += len(batch)
-    if partition.is_alone:
-        ctx.parked.wake(tp, ctx.clock.monotonic_ms())
-    else:
+    if not partition.is_alone:
         appended_to_many(ctx, tp, hosted, base_offset)
+    # Otherwise a sync has to follow, and is the event: many may wait for it.
+    elif partition.high_watermark > base_offset:
+        ctx.parked.wake(tp, ctx.clock.monotonic_ms())
     return base_offset, now_ms if stamps_time else NO_APPEND_TIME
 
 
