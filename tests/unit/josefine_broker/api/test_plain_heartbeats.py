@@ -95,23 +95,28 @@ class Groups(Twins):
         """The answer to a join, or to the sync of a classic member."""
         if kind == CLASSIC:
             return self._join_classic(name)
+        fields = self.of_join(kind) | changes
+        answer = self.settled(kind, name, **fields)
+        if answer.error_code is ErrorCode.coordinator_not_available:  # the topic of the states
+            self.settle()
+            answer = self.settled(kind, name, **fields)
+        return answer
+
+    def of_join(self, kind: str) -> dict[str, Any]:
+        """What a member that joins reports."""
         fields: dict[str, Any] = {"member_epoch": 0, "subscribed_topic_names": ("orders",)}
         if kind == CONSUMER:
             fields |= {"rebalance_timeout_ms": 60_000, "topic_partitions": ()}
-        answer = self.settled(kind, name, **(fields | changes))
-        if answer.error_code is ErrorCode.coordinator_not_available:  # the topic of the states
-            self.settle()
-            answer = self.settled(kind, name, **(fields | changes))
-        return answer
+        return fields
 
     def _join_classic(self, name: str) -> Any:
         """None: it waits for the other member."""
         protocols = (join_group.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION),)
-        joined = self.send(apis.JOIN_GROUP, 3, join_group.JoinGroupRequest(
+        joined = self.sent(apis.JOIN_GROUP, 3, join_group.JoinGroupRequest(
             group_id=CLASSIC, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS,
             member_id=self.ids.get(name, ""), protocol_type="consumer", protocols=protocols,
         ))  # fmt: skip
-        if joined is None:
+        if not isinstance(joined, join_group.JoinGroupResponse):
             return None
         self.ids[name], self.epochs[CLASSIC, name] = joined.member_id, joined.generation_id
         own = sync_group.SyncGroupRequestAssignment(
@@ -176,13 +181,38 @@ def test_heartbeats_keep_the_session_and_a_silent_member_is_lost(kind: str) -> N
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE])
 def test_what_is_not_committed_is_waited_for(kind: str) -> None:
     twins = Groups()
-    twins.quiet(kind, "a", "b")
+    twins.quiet(kind)
+    twins.leave(kind)
     before = twins.plain.taken
-    assert twins.beat(kind, "b", member_epoch=-1) is None  # it leaves, which is not on disk
+    assert twins.beat(kind, **twins.of_join(kind)) is None
+    group = twins.world.ctx.clients.groups.coordinator
+    found = group.consumers.get(kind) or group.shares.get(kind)
+    assert found is not None
+    twins.epochs[kind, "a"] = found.epoch
 
-    assert twins.beat(kind, "a") is None
+    assert twins.beat(kind) is None  # nothing changes, but the join may be lost
 
     assert len(twins.settle()) == 2
+    assert twins.plain.taken == before
+    assert twins.beat(kind).error_code is ErrorCode.none
+    assert twins.plain.taken == before + 1
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_a_member_gets_what_another_one_had_with_its_next_heartbeat(kind: str) -> None:
+    twins = Groups()
+    twins.quiet(kind, "a", "b")
+    twins.leave(kind, "b")
+    answer = twins.settled(kind, "a")
+    assert len(answer.assignment.topic_partitions[0].partitions) == 3
+
+
+def test_a_member_that_waits_for_partitions_takes_the_general_path() -> None:
+    twins = Groups()
+    twins.quiet(CONSUMER)
+    assert twins.join(CONSUMER, "b").error_code is ErrorCode.none
+    before = twins.plain.taken
+    assert twins.settled(CONSUMER, "b").heartbeat_interval_ms == 2_000
     assert twins.plain.taken == before
 
 
@@ -303,11 +333,8 @@ def test_a_classic_member_that_sends_the_new_heartbeat_changes_its_group() -> No
     twins = Groups()
     twins.quiet(CLASSIC)
     assert twins.join(CONSUMER, group_id=CLASSIC).error_code is ErrorCode.none
-    group = twins.world.ctx.clients.groups.coordinator.consumers.get(CLASSIC)
-    assert group is not None
-    for _ in range(3):
+    for _ in range(2):
         twins.settled(CONSUMER, group_id=CLASSIC, topic_partitions=())
-        twins.settled(CLASSIC)
         twins.join(CLASSIC)
     before = twins.plain.taken
     member_id, epoch = twins.ids["a"], twins.epochs[CLASSIC, "a"]

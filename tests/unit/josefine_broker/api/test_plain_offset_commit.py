@@ -16,7 +16,7 @@ from josefine_broker.engine.replicas.committing import AwaitCommit
 from josefine_broker.wire.apis import APIS, CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT
 from josefine_broker.wire.entities import consumer_group_heartbeat
 from josefine_broker.wire.entities import offset_commit as e
-from josefine_broker.wire.known_requests import FRAME_BYTES_MAX
+from josefine_broker.wire.known_requests import FRAME_BYTES_MAX, key_of
 from tests.unit.josefine_broker.api.group_twins import REFUSED, Twins
 from tests.unit.josefine_broker.api.test_plain_heartbeats import (
     has_access_control,
@@ -299,6 +299,26 @@ def test_any_commit_is_served_alike(
     for _ in range(repeats):
         twins.send(OFFSET_COMMIT, version, request, client_id)
         twins.settle()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_what_the_codec_writes_for_one_partition_is_known(version: int) -> None:
+    """Whatever a frame made `_offset_at` believe."""
+    twins = Committing()
+    topic = twins.request(version).topics[0]
+    two = e.OffsetCommitRequestTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=topic.partitions * 2
+    )
+    known, *others = (
+        memoryview(twins.frame(OFFSET_COMMIT, version, twins.request(version, 0, **changes)))
+        for changes in (
+            {}, {"topics": (topic, topic)}, {"topics": (two,)}, {"topics": ()}, {"metadata": "m"},
+        )
+    )  # fmt: skip
+    assert plain_offset_commit._known(key_of(known)) is not None
+    more = memoryview(bytes(known) + b"\0")  # which the codec ignores
+    for frame in (*others, more, known[:-1]):
+        assert plain_offset_commit._known(key_of(frame)) is None
 
 
 def test_known_requests_are_bounded() -> None:
