@@ -72,12 +72,10 @@ class ConsumerGroups(CoordinatedGroups[ConsumerGroup]):
         gets no assignment. Then it has renewed the session, as `beat` and `beaten` would; else
         nothing was done, and they have the result."""
         group = self._groups.get(group_id)
-        # A stable group has its target assignment, and so has each of its members.
-        if group is None or group.state is not ConsumerGroupState.STABLE:
-            return False
-        member = group.members.get(member_id)
+        member = None if group is None else group.members.get(member_id)
         return (
-            member is not None
+            group is not None
+            and member is not None
             and epoch == member.epoch == group.target_epoch == group.epoch
             and member.state is ConsumerMemberState.STABLE
             and member.classic is None

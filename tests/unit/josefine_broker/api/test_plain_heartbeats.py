@@ -4,6 +4,8 @@ the same groups, sessions, timers and logs after each step."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from josefine_broker.api import plain_heartbeats
 from josefine_broker.base.errors import ErrorCode
 from josefine_broker.base.quotas import QuotaEntity
+from josefine_broker.engine.groups.consumer.values import NO_PARTS
 from josefine_broker.engine.metadata.changes import AlterGroupConfig, AlterQuotas, QuotaChange
+from josefine_broker.engine.metadata.image import GROUP_VERSION
 from josefine_broker.engine.security.authorizer import Authorizer
 from josefine_broker.wire import apis
 from josefine_broker.wire.apis import APIS
@@ -91,23 +95,28 @@ class Groups(Twins):
         """The answer to a join, or to the sync of a classic member."""
         if kind == CLASSIC:
             return self._join_classic(name)
+        fields = self.of_join(kind) | changes
+        answer = self.settled(kind, name, **fields)
+        if answer.error_code is ErrorCode.coordinator_not_available:  # the topic of the states
+            self.settle()
+            answer = self.settled(kind, name, **fields)
+        return answer
+
+    def of_join(self, kind: str) -> dict[str, Any]:
+        """What a member that joins reports."""
         fields: dict[str, Any] = {"member_epoch": 0, "subscribed_topic_names": ("orders",)}
         if kind == CONSUMER:
             fields |= {"rebalance_timeout_ms": 60_000, "topic_partitions": ()}
-        answer = self.settled(kind, name, **(fields | changes))
-        if answer.error_code is ErrorCode.coordinator_not_available:  # the topic of the states
-            self.settle()
-            answer = self.settled(kind, name, **(fields | changes))
-        return answer
+        return fields
 
     def _join_classic(self, name: str) -> Any:
         """None: it waits for the other member."""
         protocols = (join_group.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION),)
-        joined = self.send(apis.JOIN_GROUP, 3, join_group.JoinGroupRequest(
+        joined = self.sent(apis.JOIN_GROUP, 3, join_group.JoinGroupRequest(
             group_id=CLASSIC, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS,
             member_id=self.ids.get(name, ""), protocol_type="consumer", protocols=protocols,
         ))  # fmt: skip
-        if joined is None:
+        if not isinstance(joined, join_group.JoinGroupResponse):
             return None
         self.ids[name], self.epochs[CLASSIC, name] = joined.member_id, joined.generation_id
         own = sync_group.SyncGroupRequestAssignment(
@@ -172,13 +181,38 @@ def test_heartbeats_keep_the_session_and_a_silent_member_is_lost(kind: str) -> N
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE])
 def test_what_is_not_committed_is_waited_for(kind: str) -> None:
     twins = Groups()
-    twins.quiet(kind, "a", "b")
+    twins.quiet(kind)
+    twins.leave(kind)
     before = twins.plain.taken
-    assert twins.beat(kind, "b", member_epoch=-1) is None  # it leaves, which is not on disk
+    assert twins.beat(kind, **twins.of_join(kind)) is None
+    group = twins.world.ctx.clients.groups.coordinator
+    found = group.consumers.get(kind) or group.shares.get(kind)
+    assert found is not None
+    twins.epochs[kind, "a"] = found.epoch
 
-    assert twins.beat(kind, "a") is None
+    assert twins.beat(kind) is None  # nothing changes, but the join may be lost
 
     assert len(twins.settle()) == 2
+    assert twins.plain.taken == before
+    assert twins.beat(kind).error_code is ErrorCode.none
+    assert twins.plain.taken == before + 1
+
+
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_a_member_gets_what_another_one_had_with_its_next_heartbeat(kind: str) -> None:
+    twins = Groups()
+    twins.quiet(kind, "a", "b")
+    twins.leave(kind, "b")
+    answer = twins.settled(kind, "a")
+    assert len(answer.assignment.topic_partitions[0].partitions) == 3
+
+
+def test_a_member_that_waits_for_partitions_takes_the_general_path() -> None:
+    twins = Groups()
+    twins.quiet(CONSUMER)
+    assert twins.join(CONSUMER, "b").error_code is ErrorCode.none
+    before = twins.plain.taken
+    assert twins.settled(CONSUMER, "b").heartbeat_interval_ms == 2_000
     assert twins.plain.taken == before
 
 
@@ -232,8 +266,17 @@ def has_access_control(side: Side) -> None:
     side.world.ctx.clients.authorizer = Authorizer(frozenset())
 
 
+def propose(side: Side, change: Any) -> None:
+    side.world.propose(change)
+
+
 def has_a_topic_more(side: Side) -> None:
     side.world.create("later")
+
+
+def is_of_another_level(side: Side) -> None:
+    ctx = side.world.ctx
+    ctx.image = replace(ctx.image, features={**ctx.image.features, GROUP_VERSION: 0})
 
 
 def is_loading(side: Side) -> None:
@@ -247,7 +290,8 @@ def is_unloaded(side: Side) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "change", [has_quota, has_access_control, has_a_topic_more, is_loading, is_unloaded]
+    "change",
+    [has_quota, has_access_control, has_a_topic_more, is_of_another_level, is_loading, is_unloaded],
 )
 def test_what_is_not_plain_any_more_takes_the_general_path(
     kind: str, change: Callable[[Side], None]
@@ -257,8 +301,10 @@ def test_what_is_not_plain_any_more_takes_the_general_path(
     before = twins.plain.taken
     twins.both(change)
     twins.settled(kind)
-    # A classic group knows no topics, and a broker without the group answers at once.
+    # A classic group knows no topics, and a broker without the group answers at once. A level
+    # concerns its own protocol.
     is_same = kind == CLASSIC and change in (has_a_topic_more, is_unloaded)
+    is_same = is_same or (kind != CONSUMER and change is is_of_another_level)
     assert twins.plain.taken == before + is_same
 
 
@@ -271,18 +317,45 @@ def test_a_classic_member_of_a_consumer_group_takes_the_general_path() -> None:
     assert twins.plain.taken == before
 
 
-def test_a_shorter_session_moves_the_alarm() -> None:
+@pytest.mark.parametrize("kind", [CONSUMER, SHARE])
+def test_a_shorter_session_is_watched_from_the_next_heartbeat_on(kind: str) -> None:
+    twins = Groups()
+    for ms in ("60000", "45000"):
+        change = AlterGroupConfig(group_id=kind, assign=((f"{kind}.session.timeout.ms", ms),))
+        twins.both(partial(propose, change=change))
+        twins.quiet(kind) if ms == "60000" else twins.beat(kind)
+    twins.advance(45_000)
+    twins.settle()
+    assert twins.settled(kind).error_code is ErrorCode.unknown_member_id
+
+
+def test_a_classic_member_that_sends_the_new_heartbeat_changes_its_group() -> None:
+    twins = Groups()
+    twins.quiet(CLASSIC)
+    assert twins.join(CONSUMER, group_id=CLASSIC).error_code is ErrorCode.none
+    for _ in range(2):
+        twins.settled(CONSUMER, group_id=CLASSIC, topic_partitions=())
+        twins.join(CLASSIC)
+    before = twins.plain.taken
+    member_id, epoch = twins.ids["a"], twins.epochs[CLASSIC, "a"]
+    answer = twins.settled(CONSUMER, group_id=CLASSIC, member_id=member_id, member_epoch=epoch)
+    assert answer.error_code is ErrorCode.none
+    assert twins.plain.taken == before
+
+
+def test_a_target_that_the_log_has_for_the_same_epoch_is_sent() -> None:
+    """No broker of ours writes that, but a log may have it."""
     twins = Groups()
     twins.quiet(SHARE)
-    config = (("share.session.timeout.ms", "45000"),)
-    longer = (("share.session.timeout.ms", "60000"),)
-    for assign in (longer, config):
-        change = AlterGroupConfig(group_id=SHARE, assign=assign)
-        twins.both(lambda side, change=change: side.world.propose(change))
-        twins.beat(SHARE)
-        twins.advance(50_000)
-        twins.settle()
-    assert twins.settled(SHARE).error_code is ErrorCode.unknown_member_id
+
+    def change(side: Side) -> None:
+        shares = side.world.ctx.clients.groups.coordinator.shares
+        group = shares.get(SHARE)
+        assert group is not None
+        shares.keep(replace(group, target={"a": NO_PARTS}), side.world.clock.monotonic_ms())
+
+    twins.both(change)
+    assert twins.settled(SHARE).assignment is not None
 
 
 def test_the_interval_that_a_group_was_given_is_in_the_next_answer() -> None:
@@ -293,7 +366,7 @@ def test_the_interval_that_a_group_was_given_is_in_the_next_answer() -> None:
         change = AlterGroupConfig(
             group_id=kind, assign=((f"{kind}.heartbeat.interval.ms", "7000"),)
         )
-        twins.both(lambda side, change=change: side.world.propose(change))
+        twins.both(partial(propose, change=change))
         before = twins.plain.taken
         assert twins.beat(kind).heartbeat_interval_ms == 7_000
         assert twins.plain.taken == before + 1

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from josefine_broker.api import plain_offset_commit
 from josefine_broker.base.errors import ErrorCode
+from josefine_broker.engine.coordinators.offsets_topic import LOOK_AGAIN_MS
+from josefine_broker.engine.replicas.committing import AwaitCommit
 from josefine_broker.wire.apis import APIS, CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT
 from josefine_broker.wire.entities import consumer_group_heartbeat
 from josefine_broker.wire.entities import offset_commit as e
-from josefine_broker.wire.known_requests import FRAME_BYTES_MAX
+from josefine_broker.wire.known_requests import FRAME_BYTES_MAX, key_of
 from tests.unit.josefine_broker.api.group_twins import REFUSED, Twins
 from tests.unit.josefine_broker.api.test_plain_heartbeats import (
     has_access_control,
@@ -183,6 +185,53 @@ def test_a_sync_that_fails_and_one_that_does_not_end_are_reported_alike() -> Non
     assert twins.committed() == {("orders", 0): 5}
 
 
+def test_commits_that_are_committed_late_count_in_their_order() -> None:
+    twins = Committing()
+    assert twins.commit(LAST, 5) is None
+    twins.advance(LOOK_AGAIN_MS - 1)
+    assert twins.commit(LAST, 6) is None
+    twins.advance(1)  # the first one is looked at again, and waits on
+
+    (answer,) = twins.settle()
+
+    assert code_of(answer) is ErrorCode.none
+    assert twins.committed() == {("orders", 0): 6}
+    assert twins.world.ctx.clients.groups.taking_in == {}
+
+
+def test_one_delayed_operation_applies_all_commits_of_a_partition() -> None:
+    twins = Committing()
+    for offset in range(5):
+        assert twins.commit(LAST, offset) is None
+    assert len(twins.world.ctx.parked) == 5 + 1
+
+    assert len(twins.settle()) == 5
+
+    assert twins.committed() == {("orders", 0): 4}
+    assert len(twins.world.ctx.parked) == 0
+
+
+def test_an_append_that_commits_nothing_looks_at_no_earlier_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[AwaitCommit] = []
+    look = AwaitCommit.try_complete
+
+    def counted(self: AwaitCommit, partition: Any, now_ms: int) -> bool:
+        looked.append(self)
+        return look(self, partition, now_ms)
+
+    monkeypatch.setattr(AwaitCommit, "try_complete", counted)
+    twins = Committing()
+    for offset in range(4):
+        assert twins.commit(LAST, offset) is None
+    assert looked == []
+
+    assert len(twins.settle()) == 4
+
+    assert len(looked) == 2 * 4  # on both sides
+
+
 def test_a_commit_without_a_sync_is_answered_at_once() -> None:
     twins = Committing(flush=False)
     assert code_of(twins.commit(LAST)) is ErrorCode.none
@@ -250,6 +299,26 @@ def test_any_commit_is_served_alike(
     for _ in range(repeats):
         twins.send(OFFSET_COMMIT, version, request, client_id)
         twins.settle()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_only_what_the_codec_writes_for_one_partition_is_known(version: int) -> None:
+    """Whatever a frame made `_offset_at` believe."""
+    twins = Committing()
+    topic = twins.request(version).topics[0]
+    two = e.OffsetCommitRequestTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=topic.partitions * 2
+    )
+    known, *others = (
+        memoryview(twins.frame(OFFSET_COMMIT, version, twins.request(version, 0, **changes)))
+        for changes in (
+            {}, {"topics": (topic, topic)}, {"topics": (two,)}, {"topics": ()}, {"metadata": "m"},
+        )
+    )  # fmt: skip
+    assert plain_offset_commit._known(key_of(known)) is not None
+    more = memoryview(bytes(known) + b"\0")  # which the codec ignores
+    for frame in (*others, more, known[:-1]):
+        assert plain_offset_commit._known(key_of(frame)) is None
 
 
 def test_known_requests_are_bounded() -> None:
