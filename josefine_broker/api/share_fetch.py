@@ -142,7 +142,7 @@ class WaitingShareFetch(Parked):
                 acquired, records = acquire(ctx, led, member_id, room, config)
             except KafkaError as error:
                 if error.code not in PASSING:
-                    self.errors[part] = error.with_traceback(None)  # it refers to this request
+                    self.errors[part] = error.without_frames()
                 continue
             if acquired:
                 self.acquired[part] = acquired, records
