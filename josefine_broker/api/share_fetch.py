@@ -25,7 +25,8 @@ from josefine_broker.api.shared.share_sessions import (
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.group_configs_host import config_of
-from josefine_broker.engine.coordinators.share_partitions_host import Room, acquire
+from josefine_broker.engine.coordinators.share_batches import Room
+from josefine_broker.engine.coordinators.share_partitions_host import acquire
 from josefine_broker.engine.groups.share.sessions import (
     FINAL_EPOCH,
     OPENING_EPOCH,
@@ -141,7 +142,7 @@ class WaitingShareFetch(Parked):
                 acquired, records = acquire(ctx, led, member_id, room, config)
             except KafkaError as error:
                 if error.code not in PASSING:
-                    self.errors[part] = error.with_traceback(None)  # it refers to this request
+                    self.errors[part] = error.without_frames()
                 continue
             if acquired:
                 self.acquired[part] = acquired, records

@@ -132,7 +132,7 @@ class Acknowledging:
                 acknowledge(self._ctx, led, session.member_id, acks, self._settle(part))
             except KafkaError as error:
                 self._open.discard(part)
-                self.errors[part] = error.with_traceback(None)  # it refers to this request
+                self.errors[part] = error.without_frames()
 
     def _settle(self, part: Part) -> Callable[[KafkaError | None], None]:
         def settle(error: KafkaError | None) -> None:

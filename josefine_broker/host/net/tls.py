@@ -224,6 +224,6 @@ def write_tls(
 
 def let_go(transport: asyncio.Transport) -> None:
     """Forget the protocol of a connection that is lost. uvloop's TLS keeps methods of it, so only
-    the collector would free both, and 300 KiB of buffers; it looks at objects, not at bytes."""
+    the collector would free both, and 50 KB of buffers; it counts objects, not bytes."""
     if transport.get_extra_info("sslcontext") is not None:
         transport.set_protocol(_NOBODY)

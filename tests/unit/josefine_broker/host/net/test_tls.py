@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 import ssl
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from josefine_broker.host.net.tls import (
     write_tls,
 )
 from tests.support.certificates import Authority, Identity
-from tests.support.garbage import alive, uncollected
+from tests.support.garbage import uncollected
 from tests.support.waiting import wait_until_async
 from tests.unit.josefine_broker.host.serving import serving
 
@@ -230,22 +231,28 @@ def test_oldest_handshake_gives_way_when_there_are_too_many(
     uvloop.run(asyncio.wait_for(scenario(), TIMEOUT_S))
 
 
+class Watched(Connection):
+    """One that may have weak references."""
+
+
 def test_lost_connection_goes_without_the_collector(own: Identity, authority: Authority) -> None:
-    """A cycle would hold 300 KiB of uvloop's and OpenSSL's buffers."""
+    """A cycle would hold 50 KB of buffers."""
 
     async def scenario() -> None:
         async with serving(lambda *_: None) as plain:
-            host = plain.server._host
+            host, made = plain.server._host, list[weakref.ref[Watched]]()
 
-            def protocol() -> Connection:
-                return Connection(host, "SSL", lambda each: True, lambda each: None)
+            def protocol() -> Watched:
+                connection = Watched(host, "SSL", lambda each: True, lambda each: None)
+                made.append(weakref.ref(connection))
+                return connection
 
             async with Served(settings_of(own), authority, protocol) as served:
                 with uncollected():
                     _, writer = await served.connect()
-                    await wait_until_async(lambda: alive(Connection) == 1, 5, "connected")
+                    await wait_until_async(lambda: bool(made), 5, "connected")
                     writer.close()
-                    await wait_until_async(lambda: not alive(Connection), 5, "freed")
+                    await wait_until_async(lambda: made[0]() is None, 5, "freed")
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario())
