@@ -23,7 +23,7 @@ from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.addresses import HostPort
 from josefine_broker.compose.admin import Observed, admin_server, register_all
 from josefine_broker.compose.log_storage import LogStorage
-from josefine_broker.compose.routes import fetch_shortcut, produce_turn, routes
+from josefine_broker.compose.routes import produce_turn, routes, shortcuts
 from josefine_broker.compose.security import Securing
 from josefine_broker.compose.settings import (
     configured_book,
@@ -50,6 +50,7 @@ from josefine_broker.engine.limits.descriptors import Shares
 from josefine_broker.engine.metadata.log_completeness import Completeness, LogClaims
 from josefine_broker.engine.metadata_quorum.apply_committed import retry_unopened, to_be_hosted
 from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.following_next import next_batches
 from josefine_broker.engine.replicas.leading import isr_check_ms, isr_steps
 from josefine_broker.engine.replicas.synced import log_synced
 from josefine_broker.host import log_lines
@@ -285,6 +286,7 @@ class Node:
             self.config.inter_broker_listener,
             self._failure.note,
             self._securing.to_peers,
+            partial(next_batches, ctx),
         )
         self._undo.push_async_callback(replicator.stop)
         upkeep.on_role = replicator.image_changed
@@ -312,7 +314,7 @@ class Node:
             API_VERSIONS.unsupported_version,
             self._metrics.connections,
             Throttle(lambda: ctx.image.quotas, self._clock.monotonic_ms, self._metrics.throttles),
-            **fetch_shortcut(ctx, self._metrics, self._tracing),
+            **shortcuts(ctx, self._metrics, self._tracing),
         )
         host = Host(
             dispatcher=dispatcher,

@@ -30,7 +30,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.AlterClientQuotasRequest)
                 raise _bad("an entity is named more than once")
             outcomes.append(_changes(entry))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.without_frames())
     found = tuple(each for some in outcomes if not isinstance(some, KafkaError) for each in some)
     is_idle = request.validate_only or not found
     proposals = [] if is_idle else [submit_change(ctx, AlterQuotas(quotas=found), deadline_ms)]

@@ -67,7 +67,7 @@ def _wishes(ctx: Context, request: e.AlterPartitionReassignmentsRequest) -> list
                 keeps_count = not request.allow_replication_factor_change
                 wishes.append(_wish(ctx, topic.name, wanted, limit, keeps_count=keeps_count))
             except KafkaError as error:
-                wishes.append(_Wish(topic.name, index, error))
+                wishes.append(_Wish(topic.name, index, error.without_frames()))
     return wishes
 
 

@@ -20,7 +20,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreateAclsRequest) -> obj
         try:
             outcomes.append(_acl(wanted))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.without_frames())
     new = tuple(sorted({each for each in outcomes if isinstance(each, Acl)} - ctx.image.acls))
     proposals = [submit_change(ctx, AlterAcls(add=new), deadline_ms)] if new else []
 

@@ -29,7 +29,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreatePartitionsRequest) 
             if not request.validate_only:
                 proposals[topic.name] = submit_change(ctx, change, deadline_ms)
         except KafkaError as error:
-            errors[topic.name] = error
+            errors[topic.name] = error.without_frames()
 
     def build() -> e.CreatePartitionsResponse:
         for name, proposal in proposals.items():

@@ -34,7 +34,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.CreateTopicsRequest) -> o
                 raise KafkaError(ErrorCode.invalid_request, "the topic is named more than once")
             changes[topic.name] = _change(ctx, topic, names, limit)
         except KafkaError as error:
-            errors[topic.name] = error
+            errors[topic.name] = error.without_frames()
     # One proposal per topic: a refusal of one must not undo the others.
     proposals: dict[str, Proposal] = {}
     if not request.validate_only:

@@ -20,7 +20,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteAclsRequest) -> obj
         try:
             outcomes.append(_fitting(ctx, wanted))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.without_frames())
     gone = {acl for each in outcomes if not isinstance(each, KafkaError) for acl in each}
     change = AlterAcls(remove=tuple(sorted(gone)))
     proposals = [submit_change(ctx, change, deadline_ms)] if gone else []

@@ -28,7 +28,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteGroupsRequest) -> o
         try:
             appended += _delete(ctx, group_id, errors)
         except KafkaError as error:
-            errors[group_id] = error
+            errors[group_id] = error.without_frames()
     timeout_ms = ctx.settings.offsets.timeout_ms
     return answer_when_committed(ctx, appended, timeout_ms, lambda: _answer(errors))
 
@@ -48,7 +48,7 @@ def _delete(ctx: Context, group_id: str, errors: _Errors) -> list[Appended]:
 
     def settle(error: KafkaError | None) -> None:
         if error is not None:
-            errors[group_id] = error
+            errors[group_id] = error.without_frames()
 
     committed = list(coordinator.offsets.committed(group_id))
     share = coordinator.shares.get(group_id)

@@ -37,7 +37,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DeleteTopicsRequest) -> o
             proposal = submit_change(ctx, DeleteTopic(topic_id=topic.topic_id), deadline_ms)
             outcomes.append((topic.name, topic.topic_id, proposal))
         except KafkaError as error:
-            outcomes.append((wanted.name, wanted.topic_id, error))
+            outcomes.append((wanted.name, wanted.topic_id, error.without_frames()))
 
     def build() -> e.DeleteTopicsResponse:
         return e.DeleteTopicsResponse(responses=tuple(_result(*outcome) for outcome in outcomes))

@@ -27,7 +27,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.DescribeShareGroupOffsets
         try:
             wanted[group.group_id] = _wanted(ctx, group)
         except KafkaError as error:
-            refused[group.group_id] = error
+            refused[group.group_id] = error.without_frames()
     # One round for all groups; a topic that does not exist has no share partitions to ask for.
     keys = [
         ShareKey(group_id, ctx.image.topics[name].topic_id, index)

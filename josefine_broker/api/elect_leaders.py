@@ -91,7 +91,7 @@ def _outcomes(ctx: Context, request: e.ElectLeadersRequest, election: ElectionTy
             try:
                 of_topic[index] = _elected(topic, index, election, brokers, rules)
             except KafkaError as error:
-                of_topic[index] = error
+                of_topic[index] = error.without_frames()
     return outcomes
 
 

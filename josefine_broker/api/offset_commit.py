@@ -32,9 +32,9 @@ _Codes = dict[tuple[int, int], ErrorCode]
 def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> object:
     """Store the valid offsets; errors are per partition."""
     place = coordinator_of(ctx, request.group_id)
-    verdict = _verdict(ctx, info, request)
-    if verdict is not ErrorCode.none:
-        return _answer(request, _unknown(ctx, request), verdict)
+    code = verdict(ctx, info.header.api_version, request)
+    if code is not ErrorCode.none:
+        return _answer(request, _unknown(ctx, request), code)
     now_ms = ctx.clock.now_ms()
     kept_ms = request.retention_time_ms
     has_expiry = kept_ms >= 0 and ctx.image.offsets_may_expire
@@ -72,6 +72,11 @@ def handle(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> o
     )
 
 
+def stored(request: e.OffsetCommitRequest) -> e.OffsetCommitResponse:
+    """The answer when all offsets are stored."""
+    return _answer(request, {}, ErrorCode.none)
+
+
 def refuse(request: e.OffsetCommitRequest, error: KafkaError) -> e.OffsetCommitResponse:
     """The answer when the whole request is refused."""
     return _answer(request, {}, error.code)
@@ -92,7 +97,7 @@ def _unknown(ctx: Context, request: e.OffsetCommitRequest) -> _Codes:
     return codes
 
 
-def _verdict(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) -> ErrorCode:
+def verdict(ctx: Context, api_version: int, request: e.OffsetCommitRequest) -> ErrorCode:
     """Whether the member, or a client without one, may commit."""
     code = ctx.clients.groups.coordinator.may_commit(
         request.group_id,
@@ -101,7 +106,7 @@ def _verdict(ctx: Context, info: RequestInfo, request: e.OffsetCommitRequest) ->
         ctx.clock.monotonic_ms(),
     )
     claims_one = request.generation_id_or_member_epoch >= 0
-    if claims_one and info.header.api_version < GROUP_NOT_FOUND_SINCE:
+    if claims_one and api_version < GROUP_NOT_FOUND_SINCE:
         group = ctx.clients.groups.coordinator.consumers.get(request.group_id)
         member = None if group is None else group.members.get(request.member_id)
         if member is not None and member.classic is None:

@@ -41,7 +41,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ShareAcknowledgeRequest) 
         acknowledging.give_up()
         return build()
 
-    acknowledging = Acknowledging(ctx, wake)
+    acknowledging = Acknowledging(ctx)
     acknowledging.take(info, session, asked, is_renewing=request.is_renew_ack)
     if epoch == FINAL_EPOCH:
         close(ctx, session)
@@ -49,6 +49,7 @@ def handle(ctx: Context, info: RequestInfo, request: e.ShareAcknowledgeRequest) 
         return build()
     deadline_ms = ctx.clock.monotonic_ms() + ACKNOWLEDGE_TIMEOUT_MS
     waiting.append(Promise(ctx.parked, deadline_ms, late))
+    acknowledging.wait(wake)
     return waiting[0]
 
 

@@ -25,7 +25,8 @@ from josefine_broker.api.shared.share_sessions import (
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.coordinators.group_configs_host import config_of
-from josefine_broker.engine.coordinators.share_partitions_host import Room, acquire
+from josefine_broker.engine.coordinators.share_batches import Room
+from josefine_broker.engine.coordinators.share_partitions_host import acquire
 from josefine_broker.engine.groups.share.sessions import (
     FINAL_EPOCH,
     OPENING_EPOCH,
@@ -113,7 +114,7 @@ class WaitingShareFetch(Parked):
         self._session = session
         self._records_left = request.max_records
         self._bytes_left = min(request.max_bytes, ctx.settings.fetch.bytes_max)
-        self.acknowledging = Acknowledging(ctx, self._decided)
+        self.acknowledging = Acknowledging(ctx)
         self.parts: list[Part] = []
         """What it fetches."""
         self.acquired: dict[Part, tuple[list[Acquired], Sequence[Buffer]]] = {}
@@ -141,7 +142,7 @@ class WaitingShareFetch(Parked):
                 acquired, records = acquire(ctx, led, member_id, room, config)
             except KafkaError as error:
                 if error.code not in PASSING:
-                    self.errors[part] = error
+                    self.errors[part] = error.without_frames()
                 continue
             if acquired:
                 self.acquired[part] = acquired, records
@@ -162,6 +163,8 @@ class WaitingShareFetch(Parked):
 
     def park(self) -> None:
         """Wait for records, and for answers to be stored."""
+        if not self.acknowledging.is_decided:
+            self.acknowledging.wait(self._decided)
         names = self._ctx.image.topic_names
         keys = [(names[topic_id], index) for topic_id, index in self.parts if topic_id in names]
         group_id = self._session.group_id
@@ -176,13 +179,16 @@ class WaitingShareFetch(Parked):
 
     def _decided(self) -> None:
         """The acknowledgements are stored, or refused."""
-        if self in self._ctx.parked and self._is_enough:
+        if self not in self._ctx.parked:
+            return
+        now_ms = self._ctx.clock.monotonic_ms()
+        if self._is_enough:
             self._ctx.parked.forget(self)
             self.complete(self._answer())
-
-    def complete(self, response: object) -> None:
-        super().complete(response)
-        self.acknowledging.end()
+        elif now_ms >= self._final_ms - ACKNOWLEDGE_TIMEOUT_MS + self._request.max_wait_ms:
+            # The wait for records was over before.
+            self._ctx.parked.forget(self)
+            self.expire(now_ms)
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         if not self.acquired:

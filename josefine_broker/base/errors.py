@@ -5,6 +5,8 @@
 BaseException so that no loop swallows it; the state it guards must stop.
 """
 
+from typing import Self
+
 from josefine_broker.base.schemas import ErrorCode
 
 __all__ = [
@@ -28,6 +30,12 @@ class KafkaError(Exception):
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message
+
+    def without_frames(self) -> Self:
+        """This error, to be kept with the request that failed. Frames refer to it, and those of
+        its raise to all that their callers have: only the collector would free them."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
 
 class StorageLimitError(KafkaError):

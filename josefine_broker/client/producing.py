@@ -145,7 +145,8 @@ class Accumulator:
     ) -> None:
         """Add one record. Raises the error of an earlier batch."""
         if self._error is not None:
-            raise self._error
+            # Each raise of one error adds the caller's frames to it, with their records.
+            raise self._error.with_traceback(None)
         builder = self._open.get(tp)
         size = _record_bytes_max(key, value, headers)
         if builder is not None and builder.size_bytes + size > self._batch_bytes_max:
@@ -202,7 +203,7 @@ class Accumulator:
 
     def raise_error(self) -> None:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
 
 
 def _record_bytes_max(key: bytes | None, value: bytes | None, headers: Headers) -> int:

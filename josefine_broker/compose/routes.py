@@ -3,12 +3,14 @@ the turn that serves plain produce requests together.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
-from josefine_broker.api.plain_replica_fetch import fetch_for_follower
+from josefine_broker.api.plain_heartbeats import beat_classic, beat_consumer, beat_share
+from josefine_broker.api.plain_offset_commit import commit_plain
+from josefine_broker.api.plain_replica_fetch import FETCH_KEY, fetch_again, fetch_for_follower
 from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
@@ -20,10 +22,12 @@ from josefine_broker.engine.replicas.plain_batches import append_alone, append_g
 from josefine_broker.engine.replicas.plain_parts import append_parts
 from josefine_broker.host.metrics import ApiStats, Metrics
 from josefine_broker.host.net.dispatch import (
+    Again,
     Buffers,
     Dispatcher,
     Peer,
     Route,
+    Serve,
     Shortcut,
     Waiting,
 )
@@ -31,7 +35,16 @@ from josefine_broker.host.net.late_answers import LateAnswers
 from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import compiled
-from josefine_broker.wire.apis import APIS, FETCH, PRODUCE, SHARE_FETCH
+from josefine_broker.wire.apis import (
+    APIS,
+    CONSUMER_GROUP_HEARTBEAT,
+    FETCH,
+    HEARTBEAT,
+    OFFSET_COMMIT,
+    PRODUCE,
+    SHARE_FETCH,
+    SHARE_GROUP_HEARTBEAT,
+)
 from josefine_broker.wire.codec import RequestHeader
 
 _new = tuple.__new__
@@ -86,22 +99,43 @@ def produce_turn(
     )
 
 
-def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str, Shortcut]:
-    """The dispatcher's shortcut, as its argument; none where the extension is missing, or each
-    request may be traced."""
-    plain, stats = plain_fetch.compiled, metrics.api(APIS[FETCH].name)
-    shares = metrics.api(APIS[SHARE_FETCH].name)
+def shortcuts(
+    ctx: Context, metrics: Metrics, tracing: Tracing
+) -> dict[str, Mapping[int, Shortcut] | Again]:
+    """The dispatcher's shortcuts, as its arguments; none where each request may be traced."""
+    if tracing.dispatcher is not Dispatcher:
+        return {}
+    found: dict[int, Shortcut] = {}
+    for key, serve in (
+        (FETCH, _fetch_shortcut(ctx, metrics.api(APIS[FETCH].name))),
+        (SHARE_FETCH, _share_fetch_shortcut(ctx, metrics.api(APIS[SHARE_FETCH].name))),
+        (OFFSET_COMMIT, _commit_shortcut(ctx, metrics.api(APIS[OFFSET_COMMIT].name))),
+        (HEARTBEAT, partial(beat_classic, ctx)),
+        (CONSUMER_GROUP_HEARTBEAT, partial(beat_consumer, ctx)),
+        (SHARE_GROUP_HEARTBEAT, partial(beat_share, ctx)),
+    ):
+        if serve is not None:
+            found[key] = serve, metrics.api(APIS[key].name)
+    stats = metrics.api(APIS[FETCH].name)
+
+    def again(frame: memoryview, peer: Peer) -> Waiting | None:
+        found = fetch_again(ctx, frame, peer) if frame[:2] == FETCH_KEY else None
+        return None if found is None else Waiting(found, found.header, stats)
+
+    return {"shortcuts": found, "again": again}
+
+
+def _fetch_shortcut(ctx: Context, stats: ApiStats) -> Serve | None:
+    """None where the extension is missing."""
+    plain = plain_fetch.compiled
     _, handler, refuse = SERVED[FETCH]
     handle = _bind(ctx, handler)
-    if plain is None or tracing.dispatcher is not Dispatcher:
-        return {}
+    if plain is None:
+        return None
 
     def serve(frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         answer = fetch_plain(ctx, plain, frame, peer)
         if answer is None:
-            waiting = fetch_shares_plain(ctx, frame, peer)
-            if waiting is not None:
-                return Waiting(waiting, waiting.header, shares)
             handled = partial(_handled, handle, refuse, stats, peer)
             found = fetch_for_follower(ctx, frame, peer, handled)
             if found is None:
@@ -110,7 +144,26 @@ def fetch_shortcut(ctx: Context, metrics: Metrics, tracing: Tracing) -> dict[str
             return Waiting(served, header, stats) if isinstance(served, Parked) else served
         return Waiting(answer, answer.header, stats) if isinstance(answer, WaitingPlain) else answer
 
-    return {"shortcut": (serve, stats)}
+    return serve
+
+
+def _share_fetch_shortcut(ctx: Context, stats: ApiStats) -> Serve:
+    def serve(frame: memoryview, peer: Peer) -> Waiting | None:
+        waiting = fetch_shares_plain(ctx, frame, peer)
+        return None if waiting is None else Waiting(waiting, waiting.header, stats)
+
+    return serve
+
+
+def _commit_shortcut(ctx: Context, stats: ApiStats) -> Serve:
+    def serve(frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
+        answer = commit_plain(ctx, frame, peer)
+        if isinstance(answer, tuple):
+            header, parked = answer
+            return Waiting(parked, header, stats)
+        return answer
+
+    return serve
 
 
 def _handled(

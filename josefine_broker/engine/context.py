@@ -179,6 +179,9 @@ class Groups:
     loader. Written by `engine/coordinators/loading_groups.py`."""
     alarm: Parked | None = None
     """Fires when a group is due. Written by `engine/coordinators/groups_host.py`."""
+    taking_in: dict[tuple[str, int], Any] = field(default_factory=dict)
+    """Partitions of the offsets topic with writes that are not committed, each with what applies
+    them. Written by `engine/coordinators/offsets_topic.py`."""
     effects: EffectLoop = field(default_factory=EffectLoop)
 
 

@@ -49,4 +49,8 @@ class Freezer:
         """Count one more partition."""
         self._opened += 1
         if self._opened % PARTITIONS_PER_FREEZE == 0:
+            # Garbage that is not found yet would be out of reach, too, and stay for good. A start
+            # leaves little, and a collection then visits all modules: 70 ms.
+            if gc.get_threshold()[0] != STARTING_OBJECTS:
+                gc.collect()
             gc.freeze()

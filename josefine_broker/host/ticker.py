@@ -79,12 +79,15 @@ class Ticker:
             timer.cancel()
         self._duty_timers.clear()
 
-    def arm(self) -> None:
-        """Set the alarm for the earliest deadline. Called after each parking."""
+    def arm(self, parked_until_ms: int | None = None) -> None:
+        """Set the alarm for the earliest deadline. Called after each parking, with the deadline if
+        that is at hand."""
+        set_for_ms = self._alarm.at_ms
+        if parked_until_ms is not None and set_for_ms is not None and set_for_ms <= parked_until_ms:
+            return
         deadline_ms = self._parked.next_deadline_ms()
         if deadline_ms is None or not self._running:
             return
-        set_for_ms = self._alarm.at_ms
         if set_for_ms is None or deadline_ms < set_for_ms:
             self._alarm.set(deadline_ms)
 

@@ -1,5 +1,5 @@
 """The frames of a follower's incremental fetch that names one partition or none, and of its answer,
-each by one `Struct`.
+each by one `Struct`; and those of its next fetches of the same partition (`RepeatedRequest`).
 
 Rules: `wire/codec.py` reads and writes the same bytes, and everything that is not plain is left to
 it: several partitions, forgotten ones, errors, a divergence, a leader's address. So the functions
@@ -8,6 +8,7 @@ is in a tag (KIP-903).
 """
 
 from collections.abc import Sequence
+from functools import cache
 from struct import Struct
 
 from josefine_broker.wire.apis import FETCH
@@ -24,8 +25,8 @@ from josefine_broker.wire.fetch import (
 from josefine_broker.wire.primitives import Buffer, uuid_of, varint
 
 __all__ = [
-    "decode_replica_request", "decode_replica_response", "encode_replica_records",
-    "encode_replica_request", "encode_replica_response",
+    "RepeatedAnswer", "RepeatedRequest", "decode_replica_request", "decode_replica_response",
+    "encode_replica_records", "encode_replica_request", "encode_replica_response", "session_of",
 ]  # fmt: skip
 
 FIRST_VERSION, LAST_VERSION = 15, 18
@@ -57,6 +58,81 @@ _NO_ANSWER = Struct(f">i{_ANSWER.format[1:]}B")
 _TAIL = b"\0\0\0"
 """No tags: of the partition, of the topic, of the answer."""
 _new = tuple.__new__
+
+_SESSION_ID = Struct(">i")
+_SESSION_ID_END = _ONE.size - Struct(">iiib").size
+"""Where the session id is in a request that names one partition, from the end of the frame."""
+
+
+def session_of(frame: memoryview) -> int:
+    """The session id, if the request is incremental and names one partition of a follower. Any
+    other frame has anything there."""
+    at = len(frame) - _SESSION_ID_END
+    found: int = _SESSION_ID.unpack_from(frame, at)[0] if at > 0 else 0
+    return found
+
+
+@cache
+def _parts(body_at: int) -> Struct:
+    """Of a frame without its length: correlation id, session epoch and offset, and the bytes before
+    and after each, for a body that starts there."""
+    to_correlation_id = Struct(">hh").size
+    header = body_at - to_correlation_id - 4
+    to_epoch, to_offset = Struct(">iiibi").size, Struct(">B16sBii").size
+    rest = _ONE.size - to_epoch - 4 - to_offset - 8
+    return Struct(f">{to_correlation_id}si{header + to_epoch}si{to_offset}sq{rest}s")
+
+
+class RepeatedRequest:
+    """What the requests have in common that name the same partition on the same connection, one
+    after the other: all bytes but correlation id, session epoch and offset."""
+
+    __slots__ = ("_common", "_length", "_parts")
+
+    def __init__(self, frame: Buffer) -> None:
+        """`frame`: without its length; one that this module has written or read, with a
+        partition."""
+        self._parts = _parts(len(frame) - _ONE.size)
+        self._length = _SESSION_ID.pack(len(frame))
+        self._common = self._parts.unpack_from(frame)[::2]
+
+    def read(self, frame: memoryview) -> tuple[int, int, int] | None:
+        """Correlation id, session epoch and offset. None: the frame is another one."""
+        if len(frame) != self._parts.size:
+            return None
+        found = self._parts.unpack_from(frame)
+        return found[1::2] if found[::2] == self._common else None
+
+    def frame(self, correlation_id: int, epoch: int, offset: int) -> bytes:
+        """The whole frame."""
+        first, second, third, last = self._common
+        values = first, correlation_id, second, epoch, third, offset, last
+        return self._length + self._parts.pack(*values)
+
+
+class RepeatedAnswer:
+    """What the answers have in common that have records of one partition in one session."""
+
+    __slots__ = ("_common",)
+
+    _PARTS = Struct(">4x35sqqq5s")
+    """Without the correlation id: bytes, high watermark, stable and start offset, and bytes."""
+
+    def __init__(self, session_id: int, topic_id: bytes, index: int) -> None:
+        head = _ANSWER.pack(0, 0, 0, 0, session_id, 2)
+        self._common = self._PARTS.unpack(
+            head + _RESULT.pack(topic_id, 2, index, 0, 0, 0, 0, 0, -1)
+        )[::4]
+
+    def read(self, frame: memoryview) -> tuple[int, int, memoryview] | None:
+        """High watermark, log start offset and records. None: the answer is another one."""
+        if len(frame) <= _RECORDS_AT + len(_TAIL):
+            return None
+        first, high_watermark, _, start, last = self._PARTS.unpack_from(frame)
+        if (first, last) != self._common:
+            return None
+        records = _records_of(frame)
+        return (high_watermark, start, records) if records else None
 
 
 def encode_replica_request(
@@ -179,6 +255,16 @@ def _decode_result(frame: memoryview) -> FetchTopicResponse | None:
     if len(frame) <= _RECORDS_AT + len(_TAIL):
         return None
     raw, parts, index, code, *offsets, aborted, preferred = _RESULT.unpack_from(frame, _ANSWER.size)
+    found = _records_of(frame)
+    if parts != 2 or code or aborted or found is None:
+        return None
+    records = (found,) if found else ()
+    answer = index, 0, *offsets, None, preferred, records, None, None
+    return _new(FetchTopicResponse, ("", uuid_of(raw), (_new(FetchPartitionResponse, answer),)))
+
+
+def _records_of(frame: memoryview) -> memoryview | None:
+    """The records of the only partition, if no tags follow them."""
     # The size of the records, as a varint of 32 bits; what the frame holds must be just that.
     at, size, shift, byte = _RECORDS_AT, 0, 0, 0x80
     while byte >= 0x80 and shift < 35 and at < len(frame):
@@ -186,10 +272,6 @@ def _decode_result(frame: memoryview) -> FetchTopicResponse | None:
         size |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
     end = at + size - 1
-    if parts != 2 or code or aborted or byte >= 0x80 or size < 1:
+    if byte >= 0x80 or size < 1 or len(frame) != end + len(_TAIL) or frame[end:] != _TAIL:
         return None
-    if len(frame) != end + len(_TAIL) or any(frame[end:]):
-        return None
-    records = (frame[at:end],) if size > 1 else ()
-    answer = index, 0, *offsets, None, preferred, records, None, None
-    return _new(FetchTopicResponse, ("", uuid_of(raw), (_new(FetchPartitionResponse, answer),)))
+    return frame[at:end]

@@ -83,6 +83,7 @@ def demo(
 
 
 def _run(directory: Path, lake: Lake) -> demo_check.Outcome:
+    lake.look()  # before the year is published
     before = demo_check.read_tables(lake)
     with _broker(directory) as bootstrap:
         _create_topic(bootstrap)

@@ -67,6 +67,12 @@ class Lake:
 
         return Folders(self.conf, {**os.environ, **self.env}).open
 
+    def look(self) -> None:
+        """Raises StorageError for a store that cannot be listed, such as one without the bucket."""
+        folder = None if self.is_local else self.opener()(self.root)
+        if folder is not None:
+            folder.files.names(folder.path)
+
 
 def check_lake(asked: str, *, keep: bool) -> None:
     """Raises UsageError, and UserError for a missing package."""
@@ -112,10 +118,12 @@ def with_conf(text: str, conf: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _server() -> Iterator[str]:
-    """The endpoint of moto's server, in a process of its own."""
+    """The endpoint of moto's server, in a process of its own; Ctrl-C is the demo's alone, while it
+    still reads the tables."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
     assert process.stdout is not None
     try:
         deadline = time.monotonic() + START_S

@@ -188,11 +188,11 @@ def _session(new: Pipeline, as_json: bool) -> Iterator[tuple[SparkSession, Repor
 
     from pipelines.exactly_once.verdict_messages import clear_reason
     from pipelines.report.progress import reporter_for, unheard
-    from pipelines.run.session import arm_failpoints, session_of, what_begins
+    from pipelines.run.session import arm_failpoints, paths_of, session_of, what_begins
 
     try:
         with unheard(os.dup(2)) as err, reporter_for(Console(file=err), new) as reporter:
-            reporter.starting(what_begins(new.conf))
+            reporter.starting(what_begins(new.conf, paths_of(new)))
             with session_of(new) as spark:
                 arm_failpoints(spark)
                 yield spark, reporter

@@ -151,7 +151,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
     from pipelines.report.metrics import told
     from pipelines.report.progress import reporter_for, unheard
     from pipelines.run.run import run_sinks
-    from pipelines.run.session import arm_failpoints, session_of, what_begins
+    from pipelines.run.session import arm_failpoints, paths_of, session_of, what_begins
 
     stop = threading.Event()
     # A descriptor of its own: while Spark starts, the process's stderr is lent to the JVM.
@@ -160,7 +160,7 @@ def _run(pipeline: Pipeline, said: Wishes) -> RunResult:
         reporter_for(Console(file=err), pipeline) as shown,
         told(pipeline, shown) as reporter,
     ):
-        reporter.starting(what_begins(pipeline.conf))
+        reporter.starting(what_begins(pipeline.conf, paths_of(pipeline)))
         with session_of(pipeline) as spark:
             arm_failpoints(spark)
             # After Spark, which takes SIGINT for itself when its context starts.

@@ -53,7 +53,7 @@ def _run(
     from pipelines.run.multi_run import run_all
     from pipelines.run.options import Wishes
     from pipelines.run.run import run_sinks
-    from pipelines.run.session import arm_failpoints, session_of_all, what_begins
+    from pipelines.run.session import arm_failpoints, paths_of, session_of_all, what_begins
 
     results: dict[str, RunResult] = {}
     failures: list[str] = []
@@ -72,11 +72,12 @@ def _run(
     with ExitStack() as stack:
         console = Console(file=stack.enter_context(unheard(os.dup(2))))
         reporters: dict[str, Reporter] = {}
+        begins = what_begins(pipelines[0].conf, [p for each in pipelines for p in paths_of(each)])
         for name, pipeline in by_name.items():
             one = reporter_for(console, pipeline, is_one_of_many=True)
             stack.enter_context(one)
             reporters[name] = stack.enter_context(told(pipeline, one))
-            reporters[name].starting(what_begins(pipelines[0].conf))
+            reporters[name].starting(begins)
         spark = stack.enter_context(session_of_all(pipelines))
         arm_failpoints(spark)
         stop_on_signals(stop)

@@ -13,6 +13,14 @@ from typing import Any
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
 CODE_BYTES_MIN = 1 << 20
 """Of a library whose code is unmapped: smaller ones are not worth a call."""
+_WRITTEN = "Anonymous:"
+_OWN = {_WRITTEN, "Swap:", "Private_Hugetlb:"}
+"""Counts of pages that are this process's own."""
+_PARTS = 5
+"""Of a mapping's first line after its addresses, with a path."""
+_DELETED = " (deleted)"
+_END = "0-0 ---p 0 0 0"
+"""A mapping after the last one."""
 
 
 class WithoutPandas:
@@ -48,10 +56,10 @@ def use_system_pool(env: MutableMapping[str, str]) -> None:
         pa.set_memory_pool(pa.system_memory_pool())
 
 
-def unmap_code(maps: Path = Path("/proc/self/maps")) -> None:
+def unmap_code(maps: Path = Path("/proc/self/smaps")) -> None:
     """Take pages of libraries' code out of this process; those that are used come back one by one,
     from the system's cache. Loading LLVM, Arrow and delta-rs touches far more of them than work
-    does. Code is never written, so no page is lost."""
+    does. Code that was written in this process stays: it is in no file."""
     try:
         lines = maps.read_text().splitlines()
         advise = ctypes.CDLL(None).madvise
@@ -63,10 +71,23 @@ def unmap_code(maps: Path = Path("/proc/self/maps")) -> None:
 
 
 def code_in(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """The addresses of code of large libraries, of the lines of /proc/PID/maps."""
-    for line in lines:
-        addresses, permissions, _, _, _, *path = line.split(maxsplit=5)
-        if permissions == "r-xp" and path and path[0].startswith("/"):
-            start, end = (int(each, 16) for each in addresses.split("-"))
-            if end - start >= CODE_BYTES_MIN:
-                yield start, end
+    """The addresses of code of large libraries, of the lines of /proc/PID/smaps."""
+    found, own = None, dict[str, str]()
+    for line in (*lines, _END):
+        name, *more = line.split(maxsplit=5)
+        if name in _OWN:
+            own[name] = more[0]
+        elif not name.endswith(":"):
+            # A linker or a debugger has written pages of its own where the counts are not 0.
+            if found is not None and _WRITTEN in own and {*own.values()} == {"0"}:
+                yield found
+            found, own = _large_code(name, more), {}
+
+
+def _large_code(addresses: str, more: list[str]) -> tuple[int, int] | None:
+    permissions, *_, path = more if len(more) == _PARTS else (*more, "")
+    # A file that was replaced may be out of reach, on a network.
+    if permissions != "r-xp" or not path.startswith("/") or path.endswith(_DELETED):
+        return None
+    start, end = (int(each, 16) for each in addresses.split("-"))
+    return (start, end) if end - start >= CODE_BYTES_MIN else None

@@ -55,6 +55,9 @@ POM = Path(__file__).with_name("pom.xml")
 IVY_SETTINGS = Path(__file__).with_name("ivysettings.xml")
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
+IVY = "~/.ivy2.5.2"
+"""Where Spark 4's resolver keeps jars, unless `spark.jars.ivy` names another folder."""
+
 FROM_DELTA = ("io.delta_", "io.unitycatalog_")
 """Prefixes of Ivy's file names for these organisations: `io.delta_delta-storage-4.4.0.jar`."""
 
@@ -253,6 +256,19 @@ def fetches_jars(settings: Mapping[str, str]) -> bool:
     if os.environ.get("JOSEFINE_SPARK_JARS") or _delta_on_classpath(settings):
         return False
     return not _jars_folder(spark_version()).is_dir()
+
+
+def fetches_packages(settings: Mapping[str, str], paths: Sequence[str]) -> bool:
+    """Whether a session that uses these paths will first download the file systems of their stores,
+    several hundred MB for S3."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has fetched what it was given
+        return False
+    packages = _store_conf(paths, settings).get("spark.jars.packages", "").split(",")
+    jars = Path(settings.get("spark.jars.ivy", IVY)).expanduser() / "jars"
+    hadoop = (each.split(":") for each in packages if each.startswith("org.apache.hadoop:"))
+    return any(
+        not Path(jars, f"{org}_{name}-{version}.jar").is_file() for org, name, version in hadoop
+    )
 
 
 def _jars_folder(spark: str) -> Path:

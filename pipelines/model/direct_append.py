@@ -153,7 +153,8 @@ def why_not_cleaned(properties: Mapping[str, str]) -> str:
 
 def _why_properties(properties: Mapping[str, str]) -> str:
     for name in properties:
-        if name.startswith(_DELTA) and name not in FREE_PROPERTIES:
+        # Delta enforces `Delta.Constraints.x`, too.
+        if name.lower().startswith(_DELTA) and name not in FREE_PROPERTIES:
             return f"its property {name} is set"
     return why_not_cleaned(properties)
 

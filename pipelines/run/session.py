@@ -32,15 +32,17 @@ _FRAME = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 """A line of Java's stack trace."""
 
 
-def what_begins(conf: Mapping[str, str]) -> str:
-    """What is starting, for the progress line: a user's first start also fetches Delta's jars."""
-    from josefine_spark.sessions.session import SessionError, fetches_jars
+def what_begins(conf: Mapping[str, str], paths: Sequence[str] = ()) -> str:
+    """What is starting, for the progress line: a user's first start also fetches Delta's jars, and
+    the first one into a store its file system. `paths`: see `paths_of`."""
+    from josefine_spark.sessions.session import SessionError, fetches_jars, fetches_packages
 
     try:
-        fetches = fetches_jars(conf)
+        fetches = {"Delta's": fetches_jars(conf), "the store's": fetches_packages(conf, paths)}
     except (SessionError, ModuleNotFoundError):
-        fetches = False  # the start itself reports the bad setting or the missing PySpark
-    return "Spark; Delta's jars are fetched first, once" if fetches else "Spark"
+        fetches = {}  # the start itself reports the bad setting or the missing PySpark
+    whose = " and ".join(each for each, is_due in fetches.items() if is_due)
+    return f"Spark; {whose} jars are fetched first, once" if whose else "Spark"
 
 
 def start_session(pipeline: Pipeline) -> SparkSession:

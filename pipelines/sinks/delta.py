@@ -168,7 +168,7 @@ class OpenDelta(OpenDefaults):
             return None
         try:
             return self._direct.write(self.chain, rows, commit, batch_id, more)
-        except (NotDirectError, CameBetweenError, FailedError, OSError) as error:
+        except (NotDirectError, CameBetweenError, FailedError) as error:
             # For the rest of the run. Spark can, or reports in its own words what is wrong.
             log.info("sink %s is written by Spark from here on: %s", self._sink.name, error)
             self._direct = None

@@ -4,7 +4,8 @@ Rules: a commit counts only when the log shows it with this run's id, because De
 write whose txnVersion is not higher. txnVersion is the chain's last one + 1, never Spark's batch id
 (it restarts at 0 with a lost checkpoint). A commit of this chain by another run is a reason to
 stop. An attempt that failed for a reason in `retry_policy` and left no commit is repeated. Between
-batches the tip stays in memory, so a batch costs two reads of the log.
+batches the tip stays in memory, so a batch costs two reads of the log; in S3, where another driver
+may replace a commit, it also looks each time whether the last one is as it was.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.base import failpoints
 from pipelines.base.quoting import quoted
+from pipelines.config.output_paths import in_s3
 from pipelines.exactly_once.checkpoint_start import Unreadable
 from pipelines.exactly_once.offset_chain import Commit, HandedOn, Stop, Tip, Verdict
 from pipelines.exactly_once.other_chains import OtherChain, name_of
@@ -55,7 +57,8 @@ class TextFiles(Files, Protocol):
 
 
 class DeltaChain:
-    """One sink's chain in one table. Mutable: the tip and the last version seen."""
+    """One sink's chain in one table. Mutable: the tip, the last version seen and, in S3, its
+    entry."""
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class DeltaChain:
         self._attempts = Attempts(on_retry, pause)
         self._log = DeltaLogReader(self._files, path, self._app_id)
         self._version = -1
+        self._seen: LogEntry | None = None
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
         """Find the last own commit. Only after a Tip can the chain continue."""
@@ -89,6 +93,7 @@ class DeltaChain:
             # Taken over from another name; an old commit of this one may be deleted from the log.
             found = replace(found, txn_version=self._known().get(self._app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
+        self._seen = self._log.entry(self._version) if in_s3(self.path) else None
         return found
 
     def is_there(self) -> bool:
@@ -260,13 +265,30 @@ class DeltaChain:
         """The first own commit since the last read of the log, past those of others. Raises
         StoppedError for a RESTORE: rows that this run has committed are gone with it, and a further
         commit would hide that from the next start."""
+        self._refuse_replaced()
         entries = self._log.after(self._version)
         if entries:
             self._version = entries[-1].version
+            self._seen = entries[-1] if in_s3(self.path) else None
         if any(entry.operation == "RESTORE" for entry in entries):
             detail = "it was restored while it was written"
             raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
         return next((entry for entry in entries if entry.txn_version is not None), None)
+
+    def _refuse_replaced(self) -> None:
+        """Raises StoppedError if the last commit of the log is not the one that was there. Delta's
+        LogStore for S3 looks for the version's file and then writes it without a condition: a
+        driver that looked before this run's commit replaces it. The rows of that commit are not in
+        the table, so a further one would leave a gap, or have the other's rows twice."""
+        seen = self._seen
+        now = self._log.entry(seen.version) if seen else None
+        if seen is None or now is None or now == seen:
+            return
+        if now.txn_version is not None:
+            raise lost_race()
+        if seen.txn_version is not None:
+            detail = f"another writer has replaced its version {seen.version}, a commit of this run"
+            raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))
@@ -277,8 +299,10 @@ class DeltaChain:
 
     def _leave_hint(self, metadata: str) -> None:
         """Store the end offsets next to the table, for a message after old log entries are gone.
-        Never trusted: it is written after the commit, so a crash leaves it one batch too old."""
-        self._files.write_text(self._hint_path(), metadata)
+        Never trusted: it is written after the commit, so a crash leaves it one batch too old, as
+        does a full disk."""
+        with suppress(OSError):
+            self._files.write_text(self._hint_path(), metadata)
 
     def _hint(self, found: Unreadable) -> str:
         text = self._files.read_text(self._hint_path())

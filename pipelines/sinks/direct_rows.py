@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from pipelines.sinks.direct_table import (
     OWN_FOLDER,
     CameBetweenError,
     DirectTable,
+    FailedError,
     NotDirectError,
     arrow_reads,
 )
@@ -82,8 +83,19 @@ class DirectRows:
         batch_id: int,
         more: Mapping[str, Any],
     ) -> LogEntry:
-        """Commit a batch. Raises NotDirectError if Spark has to; StoppedError, Spark's errors;
-        CameBetweenError, FailedError and OSError if no commit was made."""
+        """Commit a batch. Raises NotDirectError if Spark has to; CameBetweenError and FailedError
+        if no commit was made; StoppedError, Spark's errors; OSError if nobody knows, because the
+        log cannot be read."""
+        try:
+            add = self._staged(chain, rows, commit, batch_id)
+        except OSError as error:
+            raise NotDirectError(str(error)) from error
+        return chain.add(add, commit, batch_id, more)
+
+    def _staged(
+        self, chain: DeltaChain, rows: DataFrame, commit: Commit, batch_id: int
+    ) -> Callable[[int, str], None]:
+        """Write the files of a batch; what commits them."""
         fields: Fields = rows.schema.jsonValue()["fields"]
         if self._table is None:
             self._staging.clean(time.time())
@@ -104,13 +116,16 @@ class DirectRows:
         failpoints.hit("mid_direct", 2)
 
         def add(version: int, said: str) -> None:
-            if partials is None or self._fold is None:
-                table.add(actions, version, chain.link, number, said)
-            else:
-                how = partial(merge, partials, self._fold, fields, self._path)
-                table.merge(how, version, chain.link, number, said)
+            try:
+                if partials is None or self._fold is None:
+                    table.add(actions, version, chain.link, number, said)
+                else:
+                    how = partial(merge, partials, self._fold, fields, self._path)
+                    table.merge(how, version, chain.link, number, said)
+            except OSError as error:
+                raise FailedError(str(error)) from error
 
-        return chain.add(add, commit, batch_id, more)
+        return add
 
     def _opened(self, rows: Fields, settings: Mapping[str, str]) -> DirectTable:
         if self._fold is None:

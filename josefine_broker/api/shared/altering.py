@@ -91,7 +91,7 @@ def alter_resources(
             )
             outcomes.append(None if validate_only else submit_change(ctx, change, deadline_ms))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.without_frames())
 
     def build() -> R:
         errors = [each.error if isinstance(each, Proposal) else each for each in outcomes]

@@ -90,10 +90,9 @@ class Acknowledging:
 
     __slots__ = ("_ctx", "_open", "_wake", "errors")
 
-    def __init__(self, ctx: Context, wake: Callable[[], None]) -> None:
-        """`wake` is called when an answer that had to wait is decided."""
+    def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self._wake = wake
+        self._wake = _nobody
         self._open: set[Part] = set()
         self.errors: dict[Part, KafkaError | None] = {}
         """By partition: why its answers do not count; None: they do."""
@@ -102,9 +101,10 @@ class Acknowledging:
     def is_decided(self) -> bool:
         return not self._open
 
-    def end(self) -> None:
-        """The request is answered: nobody is woken any more."""
-        self._wake = _nobody
+    def wait(self, wake: Callable[[], None]) -> None:
+        """Call `wake` once all are decided. For a request that waits for that, and no other: it and
+        this refer to each other from now on, and only the collector would free both."""
+        self._wake = wake
 
     def give_up(self) -> None:
         """The time is over: nobody knows whether those that are still open count."""
@@ -112,6 +112,7 @@ class Acknowledging:
         for part in self._open:
             self.errors[part] = late
         self._open.clear()
+        self._wake = _nobody
 
     def take(
         self, info: RequestInfo, session: ShareSession, asked: Asked, *, is_renewing: bool
@@ -131,7 +132,7 @@ class Acknowledging:
                 acknowledge(self._ctx, led, session.member_id, acks, self._settle(part))
             except KafkaError as error:
                 self._open.discard(part)
-                self.errors[part] = error
+                self.errors[part] = error.without_frames()
 
     def _settle(self, part: Part) -> Callable[[KafkaError | None], None]:
         def settle(error: KafkaError | None) -> None:
@@ -140,7 +141,8 @@ class Acknowledging:
             self._open.discard(part)
             self.errors[part] = error
             if not self._open:
-                self._wake()
+                wake, self._wake = self._wake, _nobody
+                wake()
 
         return settle
 

@@ -6,6 +6,7 @@ Only the leader of a group's partition serves the group, once it has loaded the 
 coordinator's state must equal the topic's.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
@@ -74,39 +75,48 @@ LOOK_AGAIN_MS = 60_000
 
 
 class _TakeIn(Parked):
-    """A delayed operation that applies a write when it is committed, however late that is. It ends
-    without that when the leadership is lost: the next leader reads the record, if it survived."""
+    """A delayed operation that applies the writes of a partition in their order, each when it is
+    committed, however late that is. A write is dropped when the leadership is lost: the next leader
+    reads the record, if it survived."""
 
-    __slots__ = ("_appended", "_take_in")
+    __slots__ = ("_ctx", "_tp", "_writes")
 
     outlives_client = True
 
-    def __init__(self, appended: Appended, take_in: Callable[[], None]) -> None:
+    def __init__(self, ctx: Context, tp: PartitionKey) -> None:
         super().__init__(0)
-        self._appended = appended
-        self._take_in = take_in
+        self._ctx = ctx
+        self._tp = tp
+        self._writes: deque[tuple[Appended, Callable[[], None]]] = deque()
 
-    def look(self) -> bool:
-        """Apply the write if it is committed; returns whether the operation is finished."""
-        ctx, tp, hosted, end_offset, _ = self._appended
-        if ctx.hosted.partitions.get(tp) is not hosted or not hosted.partition.is_leader:
-            return True
-        if tp in ctx.clients.groups.loading:
-            return True  # led again after another leader: loading reads the record
-        if hosted.partition.high_watermark < end_offset:
-            return False
-        self._take_in()
+    def add(self, appended: Appended, take_in: Callable[[], None]) -> bool:
+        """Add the newest write; returns whether all are finished already."""
+        self._writes.append((appended, take_in))
+        return self._look()
+
+    def _look(self) -> bool:
+        """Apply what is committed; returns whether all writes are finished."""
+        ctx, tp, writes = self._ctx, self._tp, self._writes
+        # Led again after another leader: loading reads the record.
+        hosted = None if tp in ctx.clients.groups.loading else ctx.hosted.partitions.get(tp)
+        while writes:
+            appended, take_in = writes[0]
+            if appended.hosted is hosted and hosted.partition.is_leader:
+                if hosted.partition.high_watermark < appended.end_offset:
+                    return False
+                take_in()
+            writes.popleft()
         return True
 
     def wait(self) -> None:
         """Look again at the next event of the partition, or after a while."""
-        ctx = self._appended.ctx
-        self.deadline_ms = ctx.clock.monotonic_ms() + LOOK_AGAIN_MS
-        ctx.parked.park(self, partitions=(self._appended.tp,))
+        self.deadline_ms = self._ctx.clock.monotonic_ms() + LOOK_AGAIN_MS
+        self._ctx.parked.park(self, partitions=(self._tp,))
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
-        if not self.look():
+        if not self._look():
             return False
+        del self._ctx.clients.groups.taking_in[self._tp]
         self.complete(None)
         return True
 
@@ -118,8 +128,15 @@ class _TakeIn(Parked):
 def take_in_when_committed(appended: Appended, take_in: Callable[[], None]) -> None:
     """Apply a write when it is committed. Must be called before the write's answer is scheduled, so
     that a client with an answer finds it applied."""
-    waiting = _TakeIn(appended, take_in)
-    if not waiting.look():
+    ctx, tp = appended.ctx, appended.tp
+    taking_in = ctx.clients.groups.taking_in
+    waiting = taking_in.get(tp)
+    if waiting is not None:
+        waiting.add(appended, take_in)
+        return
+    waiting = _TakeIn(ctx, tp)
+    if not waiting.add(appended, take_in):
+        taking_in[tp] = waiting
         waiting.wait()
 
 

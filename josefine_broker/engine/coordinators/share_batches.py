@@ -1,14 +1,33 @@
 """The batches that a fetch of a share group has read: which of them have records for the group, and
-which are sent. Headers alone: no record is looked at."""
+which are sent. Headers alone: no record is looked at. Read is little more than what is acquired:
+a fetch that waits for its acknowledgements holds what it has read, and may be one of a thousand."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.groups.share.config import ShareConfig
+from josefine_broker.engine.groups.share.partition import SharePartition
+from josefine_broker.engine.groups.share.spans import joined
 from josefine_broker.engine.groups.share.values import Acquired, Found
 from josefine_broker.engine.hosted import Buffer, HostedPartition
+from josefine_broker.engine.replicas.fetch_follower import read_or_wait
 from josefine_broker.records.batch import BatchHeader, iter_batches
 
-__all__ = ["batches_of", "end_for", "holding", "judged"]
+__all__ = ["Room", "batches_of", "end_for", "holding", "judged", "read_available"]
+
+PIECE_BYTES = 256 << 10
+"""How much is read at first; each further piece is twice as large."""
+
+
+class Room(NamedTuple):
+    """What a member's fetch may still hold, after the partitions that were looked at before."""
+
+    records: int
+    bytes_max: int
+    is_strict: bool
+    at_least_one: bool
+    """Whether the first batch is read however large it is (KIP-74)."""
 
 
 def end_for(hosted: HostedPartition, config: ShareConfig) -> int:
@@ -73,3 +92,51 @@ def holding(
             each.first < header.end_offset and header.base_offset <= each.last for each in acquired
         )
     ]
+
+
+def read_available(
+    hosted: HostedPartition,
+    shared: SharePartition,
+    member_id: str,
+    room: Room,
+    config: ShareConfig,
+    now_ms: int,
+) -> tuple[list[Acquired], list[Buffer]]:
+    """Acquire records for a member; they, and the batches that hold them. Raises KafkaError, with
+    nothing acquired."""
+    end, piece, last = end_for(hosted, config), PIECE_BYTES, -1
+    left, records_left = room.bytes_max, room.records
+    acquired: list[Acquired] = []
+    held: list[Buffer] = []
+    while records_left > 0:
+        at = shared.read_offset
+        is_first = room.at_least_one and not acquired
+        # Without progress a further piece would be the same again.
+        if at is None or at >= end or at == last or (left <= 0 and not is_first):
+            break
+        try:
+            read = read_or_wait(hosted, at, min(piece, left), end, at_least_one=is_first)
+        except KafkaError:
+            if acquired:
+                break  # the next fetch has it; without these records they would be locked
+            raise
+        size = sum(map(len, read))
+        if not size:
+            if is_first or piece >= left:
+                break
+            piece *= 2  # the next batch is larger
+            continue
+        found = list(batches_of(read))
+        got = shared.acquire(
+            member_id,
+            at,
+            judged(hosted, found, at, is_committed_only=config.is_committed_only),
+            now_ms,
+            records_max=records_left,
+            is_strict=room.is_strict,
+        )
+        acquired += got
+        held += holding(found, got)
+        records_left -= sum(each.last - each.first + 1 for each in got)
+        left, piece, last = left - size, piece * 2, at
+    return joined(acquired), held

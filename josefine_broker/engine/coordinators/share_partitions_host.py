@@ -15,13 +15,12 @@ milliseconds.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.ids import LeaderEpoch, TopicPartition
 from josefine_broker.engine.context import Context
 from josefine_broker.engine.coordinators.group_configs_host import config_of
-from josefine_broker.engine.coordinators.share_batches import batches_of, end_for, holding, judged
+from josefine_broker.engine.coordinators.share_batches import Room, end_for, read_available
 from josefine_broker.engine.coordinators.share_dead_letters import (
     LOST,
     WAITING,
@@ -51,7 +50,6 @@ from josefine_broker.engine.groups.share.values import (
 )
 from josefine_broker.engine.hosted import Buffer, HostedPartition
 from josefine_broker.engine.purgatory.purgatory import Parked, PartitionKey
-from josefine_broker.engine.replicas.fetch_follower import read_or_wait
 
 RETRY_MS, RETRY_MAX_MS = 500, 2_000
 """After a read of the state that failed; the first and the longest pause after a write that did."""
@@ -182,7 +180,8 @@ def led_share(ctx: Context, key: ShareKey, config: ShareConfig) -> LedShare:
     if led.partition is None and not led.reading.is_open:
         if ctx.clock.monotonic_ms() < led.reading.retry_ms:
             assert led.reading.error is not None
-            raise led.reading.error
+            # Each raise of one error adds the caller's frames to it.
+            raise led.reading.error.with_traceback(None)
         _read(ctx, led, config)
     if led.partition is not None:
         led.partition.limits = config.limits
@@ -325,16 +324,6 @@ def release_all(ctx: Context, key: ShareKey, member_id: str) -> None:
         ctx.parked.wake_group(led.key.group_id, led.tp, ctx.clock.monotonic_ms())
 
 
-class Room(NamedTuple):
-    """What a member's fetch may still hold, after the partitions that were looked at before."""
-
-    records: int
-    bytes_max: int
-    is_strict: bool
-    at_least_one: bool
-    """Whether the first batch is read however large it is (KIP-74)."""
-
-
 def acquire(
     ctx: Context, led: LedShare, member_id: str, room: Room, config: ShareConfig
 ) -> tuple[list[Acquired], Sequence[Buffer]]:
@@ -349,25 +338,9 @@ def acquire(
     now_ms = ctx.clock.monotonic_ms()
     _expire(ctx, led, now_ms)
     _trim(ctx, led, shared)
-    end = end_for(led.hosted, config)
-    acquired: list[Acquired] = []
-    records: Sequence[Buffer] = ()
-    at = shared.read_offset
-    if at is not None and at < end:
-        records = read_or_wait(led.hosted, at, room.bytes_max, end, at_least_one=room.at_least_one)
-        # Headers alone: no record is looked at here, however many a batch has.
-        found = list(batches_of(records))
-        acquired = shared.acquire(
-            member_id,
-            at,
-            judged(led.hosted, found, at, is_committed_only=config.is_committed_only),
-            now_ms,
-            records_max=room.records,
-            is_strict=room.is_strict,
-        )
-        records = holding(found, acquired)
-        got = sum(each.last - each.first + 1 for each in acquired)
-        ctx.clients.shares.counts.of(led.key.group_id).acquired += got
+    acquired, records = read_available(led.hosted, shared, member_id, room, config, now_ms)
+    got = sum(each.last - each.first + 1 for each in acquired)
+    ctx.clients.shares.counts.of(led.key.group_id).acquired += got
     store(ctx, led)
     return acquired, records
 

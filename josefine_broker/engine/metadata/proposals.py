@@ -119,9 +119,11 @@ class Proposal:
         from the table."""
         assert not self.settled
         self.settled = True
-        self.error = error
-        if self.on_settled is not None:
-            self.on_settled()
+        self.error = None if error is None else error.without_frames()
+        # Taken: it refers to this proposal, and only the collector would free both.
+        on_settled, self.on_settled = self.on_settled, None
+        if on_settled is not None:
+            on_settled()
 
 
 class Proposals:

@@ -74,6 +74,8 @@ class FetchSession:
     partitions: dict[PartitionKey, Cached] = field(default_factory=dict)
     looked_ms: int = NEVER_MS
     """When a follower's request last looked at every partition for news."""
+    usual: object | None = None
+    """What its plain requests have in common (`api/plain_replica_fetch.py`)."""
     waiting: Parked | None = None
     """The session's request that waits. The next request ends its wait, so that a follower that
     adds a partition does not wait for the end of its previous long poll."""
@@ -171,6 +173,9 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
 
     def take_waiting(self, session_id: int) -> Parked | None:
         """The session's waiting request. It must be answered before the next one begins, because

@@ -459,7 +459,7 @@ class Partition:
     @property
     def is_under_min_isr(self) -> bool:
         """Too few replicas in sync: acks=all is refused, and nothing is committed."""
-        return len(self.isr) < self.effective_min_isr
+        return len(self.isr) < self.min_insync_replicas and len(self.isr) < len(self.replicas)
 
     def _commit(self, end_offset: int) -> bool:
         """Move the high watermark up to `end_offset`, never down; returns whether it moved."""

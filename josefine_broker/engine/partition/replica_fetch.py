@@ -23,6 +23,11 @@ from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, Fatal
 from josefine_broker.base.ids import LeaderEpoch
+from josefine_broker.engine.partition.leader_session import (
+    FULL_EPOCH,
+    NO_SESSION_ID,
+    LeaderSession,
+)
 from josefine_broker.wire.fetch import (
     NO_HIGH_WATERMARK,
     FetchPartition,
@@ -36,9 +41,6 @@ from josefine_broker.wire.fetch import (
 CopyKey = tuple[UUID, int]
 """Topic id and partition: a topic that is deleted and created again has another id."""
 
-NO_SESSION_ID = 0
-FULL_EPOCH = 0
-SESSION_EPOCH_MAX = 2**31 - 1
 IN_FLIGHT_MAX = 2
 """One request that waits at the leader, and one with changes after it."""
 
@@ -142,37 +144,6 @@ class Copy:
         self.state = next_state
 
 
-class _LeaderSession:
-    """The fetch session at the leader (KIP-227): it remembers the partitions that were asked for.
-    Mutable; owned by its fetcher."""
-
-    __slots__ = ("epoch", "id", "is_refused")
-
-    def __init__(self) -> None:
-        self.id = NO_SESSION_ID
-        self.epoch = FULL_EPOCH
-        """Of the next request; FULL_EPOCH opens a session."""
-        self.is_refused = False
-        """The leader refused to create a session. Until a session is open the first request does
-        not wait at the leader, because no second request can be sent before its answer."""
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the next request names every partition."""
-        return self.epoch == FULL_EPOCH
-
-    def advance(self) -> None:
-        """After a request; the epoch wraps to 1, because 0 would open a session."""
-        self.epoch = 1 if self.epoch >= SESSION_EPOCH_MAX else self.epoch + 1
-
-    def on_opened(self, session_id: int) -> None:
-        """Take the leader's answer to a full request."""
-        self.id = session_id
-        self.is_refused = session_id == NO_SESSION_ID
-        if not self.is_refused:
-            self.advance()
-
-
 class ReplicaFetcher:
     """The session with one leader. At most one task drives it."""
 
@@ -204,7 +175,7 @@ class ReplicaFetcher:
         self._written: dict[CopyKey, Copy] = {}
         self._forgotten: dict[CopyKey, None] = {}
         """Taken out of the session by the next request."""
-        self._session = _LeaderSession()
+        self._session = LeaderSession()
         self._in_flight: list[int] = []
         """Numbers of the requests that have no answer yet."""
         self._last_number = 0
@@ -329,6 +300,30 @@ class ReplicaFetcher:
             self._session.advance()
         self._in_flight.append(self._last_number)
         return self._last_number, request
+
+    def is_alone(self, copy: Copy, number: int) -> bool:
+        """Whether an answer to request `number`, which has named only this partition, counts, and
+        the next request is to name it alone again."""
+        return (
+            self._in_flight == [number]
+            and copy.request_number == number
+            and copy.state is CopyState.ASKED
+            and self._copies.get(copy.key) is copy
+            and self.lost_at_ms is None
+            and not (self._changed or self._forgotten or self._paused or self._session.is_full)
+        )
+
+    def goes_on(self, copy: Copy, fetch_offset: int) -> tuple[int, int, int]:
+        """What `hear`, `moved` and `request` do for such an answer, after which our log ends at
+        this offset, in the same epoch: number, session epoch and offset of the next request."""
+        copy.fetch_offset = fetch_offset
+        copy.on(CopyEvent.MOVED)
+        copy.on(CopyEvent.NAMED)
+        self._last_number += 1
+        number = self._in_flight[0] = copy.request_number = self._last_number
+        epoch = self._session.epoch
+        self._session.advance()
+        return number, epoch, fetch_offset
 
     def _resume(self, now_ms: int) -> None:
         """Name the copies again whose pause is over."""

@@ -7,7 +7,8 @@ request that is done or forgotten is not woken again; only the heap of deadlines
 
 Nothing here is re-entrant, and nothing needs to be:
 - `complete` only notes the response. The connection that waits for it (`on_done`) would serve its
-  next request from there, so the host calls it later, from `run_completed`;
+  next request from there, so the host calls it later, from `run_completed`; only `send_now` is
+  called at once, and serves nothing;
 - an event that is caused while waiting requests check an earlier event is handled after that one.
 
 There are four kinds of events (partition, share partition of a group, follower, broker liveness),
@@ -16,9 +17,9 @@ names may be anything.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from josefine_broker.base.errors import Fatal
 from josefine_broker.engine.purgatory.follower_news import FollowerNews
@@ -26,6 +27,7 @@ from josefine_broker.engine.purgatory.follower_news import FollowerNews
 PartitionKey = tuple[str, int]
 """Topic and index: the plain tuple that the data path has anyway."""
 Key = TypeVar("Key", bound=Hashable)
+_new = tuple.__new__
 
 
 class Hangup(NamedTuple):
@@ -46,10 +48,13 @@ class Parked:
     """One waiting request. Subclasses define when it can be answered, and with what."""
 
     __slots__ = (
-        "_make", "_table", "deadline_ms", "done", "follower", "group_id", "on_done", "partitions",
-        "response",
+        "_make", "_place", "_table", "deadline_ms", "done", "follower", "group_id", "on_done",
+        "partitions", "response", "send_now",
     )  # fmt: skip
 
+    is_urgent = False
+    """Whether other brokers work while the rest of an event is handled here, once they have the
+    answer."""
     outlives_client = False
     """Whether it must still be completed after its client has gone."""
     is_cut_short = False
@@ -62,6 +67,10 @@ class Parked:
         self.response: object | None = None
         self.on_done: Callable[[Parked], None] | None = None
         """Called when it is done, from `ParkedRequests.run_completed`, if set before that."""
+        self.send_now: Callable[[Parked], bool] | None = None
+        """Called when it is done, from within the event: sends the answer, if the connection has
+        nothing else to do, and serves no request; returns whether it did. If not, `on_done` is
+        called."""
         self.partitions: tuple[PartitionKey, ...] = ()
         """The partitions whose events it waits for,"""
         self.group_id: str | None = None
@@ -71,6 +80,8 @@ class Parked:
         self._make: Callable[[object], object] | None = None
         self._table: ParkedRequests | None = None
         """The table that it was last parked in."""
+        self._place: list[Any] | None = None
+        """Its place among the deadlines, while it waits."""
 
     def make_of(self, make: Callable[[object], object]) -> None:
         """Convert the answer with `make`, after earlier conversions."""
@@ -109,13 +120,15 @@ class _News(NamedTuple):
 
 
 class _Deadlines:
-    """Requests by deadline, those with the same one in order of arrival. A request that is answered
-    before its deadline stays until its turn comes, or until there are too many of them."""
+    """Requests by deadline, those with the same one in order of arrival. Of a request that is
+    answered before its deadline an empty place stays until its turn comes, or until there are too
+    many of them: the request may have megabytes of records."""
 
     __slots__ = ("_heap", "_sequence")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Parked]] = []
+        self._heap: list[list[Any]] = []
+        """Places: deadline, sequence number, request or None."""
         self._sequence = 0
 
     def __len__(self) -> int:
@@ -123,24 +136,28 @@ class _Deadlines:
 
     def add(self, parked: Parked) -> None:
         self._sequence += 1
-        heappush(self._heap, (parked.deadline_ms, self._sequence, parked))
+        parked._place = [parked.deadline_ms, self._sequence, parked]
+        heappush(self._heap, parked._place)
 
-    def take(self, now_ms: int) -> Parked | None:
-        """Remove the first request if its deadline has come."""
-        is_due = self._heap and self._heap[0][0] <= now_ms
-        return heappop(self._heap)[2] if is_due else None
+    def remove(self, parked: Parked, waiting: int) -> None:
+        """Empty its place. `waiting`: how many are not empty afterwards."""
+        place, parked._place = parked._place, None
+        assert place is not None
+        place[2] = None
+        if len(self._heap) > 64 + 2 * waiting:
+            self._heap = [each for each in self._heap if each[2] is not None]
+            heapify(self._heap)
 
-    def first_ms(self, waiting: Container[Parked]) -> int | None:
-        """The first deadline of `waiting`."""
-        while self._heap and self._heap[0][2] not in waiting:
+    def first_ms(self) -> int | None:
+        """The first deadline of a request that waits."""
+        while self._heap and self._heap[0][2] is None:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def shrink(self, waiting: Collection[Parked]) -> None:
-        """Keep `waiting` alone if most are others: long polls would fill memory."""
-        if len(self._heap) > 64 + 2 * len(waiting):
-            self._heap = [each for each in self._heap if each[2] in waiting]
-            heapify(self._heap)
+    def due(self, now_ms: int) -> Parked | None:
+        """The first request whose deadline has come. It keeps its place."""
+        first_ms = self.first_ms()
+        return None if first_ms is None or first_ms > now_ms else self._heap[0][2]
 
 
 def _nobody() -> None:
@@ -253,7 +270,7 @@ class ParkedRequests:
         """Check each of `waiting` once; then the requests of events that this has caused."""
         news = self._news
         # A copy: a check may complete the request, which removes it from every table.
-        news.append(_News(tuple(waiting), partition, now_ms))
+        news.append(_new(_News, (tuple(waiting), partition, now_ms)))
         if self._is_looking:
             return  # the outermost call continues with it
         self._is_looking = True
@@ -279,7 +296,13 @@ class ParkedRequests:
     def note_completed(self, parked: Parked) -> None:
         """Note that it has its response: it waits no more, and `on_done` is called in turn."""
         self.forget(parked)
-        if parked.on_done is not None:
+        # Taken, as in `run_completed`.
+        send_now, parked.send_now = parked.send_now, None
+        if parked.on_done is None:
+            return
+        if send_now is not None and send_now(parked):
+            parked.on_done = None
+        else:
             self._completed.append(parked)
             if len(self._completed) == 1 and not self._is_answering:
                 self.on_completed()
@@ -324,19 +347,19 @@ class ParkedRequests:
             _remove(self._for_group, parked.group_id, parked)
         if parked.follower is not None:
             _remove(self._for_follower, parked.follower, parked)
-        _remove(self._for_brokers, None, parked)
-        self._deadlines.shrink(self._waiting)
+        if self._for_brokers:
+            _remove(self._for_brokers, None, parked)
+        self._deadlines.remove(parked, len(self._waiting))
 
     def tick(self, now_ms: int) -> None:
         """Expire every request whose deadline has come. For the host, from its event loop."""
         assert not self._is_looking, "an event is being handled: time advances after that"
-        while (parked := self._deadlines.take(now_ms)) is not None:
-            if parked in self._waiting:
-                self.forget(parked)
-                parked.expire(now_ms)
+        while (parked := self._deadlines.due(now_ms)) is not None:
+            self.forget(parked)
+            parked.expire(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        return self._deadlines.first_ms(self._waiting)
+        return self._deadlines.first_ms()
 
 
 def _remove(table: dict[Key, dict[Parked, None]], key: Key, parked: Parked) -> None:

@@ -100,7 +100,8 @@ def append_batch(
     traffic.bytes_in += len(batch)
     if not partition.is_alone:
         appended_to_many(ctx, tp, hosted, base_offset)
-    elif partition.high_watermark > base_offset:  # otherwise the end of its sync wakes them
+    # Otherwise a sync has to follow, and is the event: many may wait for it.
+    elif partition.high_watermark > base_offset:
         ctx.parked.wake(tp, ctx.clock.monotonic_ms())
     return base_offset, now_ms if stamps_time else NO_APPEND_TIME
 

@@ -24,6 +24,8 @@ from josefine_broker.engine.partition.partition import STRANDED
 from josefine_broker.engine.purgatory.promises import AwaitEach
 from josefine_broker.engine.purgatory.purgatory import Hangup, PartitionKey
 
+_new = tuple.__new__
+
 
 class Appended(NamedTuple):
     """A batch in our log that is acknowledged when it is committed."""
@@ -124,7 +126,7 @@ class AwaitTogether(AwaitCommit):
     """The delayed produce of several requests to one partition. It is answered by a `Together`, or
     closes their connections."""
 
-    __slots__ = ("_committed_end", "_error", "_hosted")
+    __slots__ = ("_committed_end", "_end_offset", "_error", "_hosted", "_tp")
 
     def __init__(
         self,
@@ -136,15 +138,23 @@ class AwaitTogether(AwaitCommit):
     ) -> None:
         """`end_offset`: of the last batch."""
         self._hosted = hosted
+        self._tp = tp
+        self._end_offset = end_offset
         self._committed_end = 0
         self._error: KafkaError | None = None
         appended = Appended(ctx, tp, hosted, end_offset, self._settle)
         super().__init__(ctx, [appended], deadline_ms, self._outcome)
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+        leading, ctx = self._hosted.partition, self._ctx
         # A leader that is deposed later has acknowledged these all the same.
-        if self._hosted.partition.is_leader:
-            self._committed_end = self._hosted.partition.high_watermark
+        if leading.is_leader:
+            self._committed_end = end = leading.high_watermark
+            # As it mostly is, and in short: the client waits for this.
+            is_hosted = ctx.hosted.partitions.get(self._tp) is self._hosted
+            if end >= self._end_offset and is_hosted and ctx.cluster.is_heard:
+                self.complete(_new(Together, (end, None)))
+                return True
         return super().try_complete(partition, now_ms)
 
     def _settle(self, error: KafkaError | None) -> None:

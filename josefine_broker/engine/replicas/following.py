@@ -180,7 +180,7 @@ def append_fetched(
     if ctx.storage.is_full:
         raise KafkaError(ErrorCode.kafka_storage_error, ctx.storage.trouble)
     counters, now_ms = ctx.hosted.counters, ctx.clock.now_ms()
-    header = _next_header(hosted, records)
+    header = next_header(hosted, records[0]) if len(records) == 1 else None
     if header is not None:
         batch = memoryview(records[0])
         hosted.log.append(batch, header, now_ms)
@@ -203,12 +203,11 @@ def append_fetched(
     return counters.replicated_bytes - before
 
 
-def _next_header(hosted: HostedPartition, records: Sequence[Buffer]) -> BatchHeader | None:
+def next_header(hosted: HostedPartition, data: Buffer) -> BatchHeader | None:
     """Of an intact batch that is all of the answer and continues our log in its leader epoch, as an
     answer to a follower that had everything mostly is. None: `_runs` finds out what it is."""
-    data = records[0]
     size = len(data)
-    if len(records) > 1 or size < HEADER_BYTES:
+    if size < HEADER_BYTES:
         return None
     header = parse_header(data)
     if (

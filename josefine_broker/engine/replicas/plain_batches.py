@@ -8,7 +8,7 @@ plain if it is the next one that the partition expects: duplicates, gaps, new ep
 that are not known yet take the general path.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -55,6 +55,8 @@ def append_groups(
 ) -> dict[Key, Stored | None]:
     """What became of the requests of each partition. Followers are woken once, after all appends:
     the answer to a fetch that waits then has the batches of every partition."""
+    if len(groups) == 1:
+        return {key: append_plain(ctx, plain, key, each) for key, each in groups.items()}
     replicas: dict[int, None] = {}
     try:
         return {
@@ -67,14 +69,8 @@ def append_groups(
 
 
 def append_alone(ctx: Context, plain: PlainProduce, request: PlainRequest) -> Stored | None:
-    """What `append_groups` does, for one request: the cost is part of each round trip of a client
-    that is alone."""
-    replicas: dict[int, None] = {}
-    try:
-        return append_plain(ctx, plain, request[0], [request], replicas)
-    finally:
-        if replicas:
-            wake_followers(ctx, replicas)
+    """What `append_groups` does, for one request."""
+    return append_plain(ctx, plain, request[0], [request])
 
 
 def append_plain(
@@ -82,14 +78,15 @@ def append_plain(
     plain: PlainProduce,
     key: Key,
     requests: list[PlainRequest],
-    replicas: dict[int, None],
+    to_wake: dict[int, None] | None = None,
 ) -> Stored | None:
-    """The answers; None: nothing was appended. Adds to `replicas` those that are to be woken."""
+    """The answers; None: nothing was appended. Adds to `to_wake` the replicas that are to be woken,
+    or wakes them itself."""
     ready = check_plain(ctx, plain, key, requests, ctx.clock.now_ms())
     if ready is None:
         return None
     tp, hosted, found, _ = ready
-    base_offset = append_checked(ctx, ready, requests, replicas)
+    base_offset = append_checked(ctx, ready, requests, to_wake)
     if base_offset is None:
         return None
     answers = plain.answers(requests, base_offset, hosted.log.log_start_offset)
@@ -126,47 +123,68 @@ def check_plain(
 
 
 def append_checked(
-    ctx: Context, ready: Ready, requests: list[PlainRequest], replicas: dict[int, None]
+    ctx: Context, ready: Ready, requests: list[PlainRequest], to_wake: dict[int, None] | None
 ) -> int | None:
     """The offset of the first batch; None: nothing was appended, since a roll or a sync is due, or
-    the write failed. Adds to `replicas` those that are to be woken."""
+    the write failed. `to_wake`: see `append_plain`."""
     tp, hosted, found, now_ms = ready
-    records, size_bytes, _, _, _, acks_all, has_producers = found
-    partition, log = hosted.partition, hosted.log
-    appended = log.append_plain(requests, size_bytes, partition.leader_epoch, now_ms)
+    partition, news = hosted.partition, ctx.parked.followers
+    appended = hosted.log.append_plain(requests, found[1], partition.leader_epoch, now_ms)
     if appended is None:
         return None
     base_offset = appended[0]
+    if partition.is_alone:
+        _note_stored(ready, requests, base_offset)
+        if ctx.parked.awaits(tp):
+            ctx.parked.wake(tp, ctx.clock.monotonic_ms())
+        # The only replica has committed what it has stored, unless a sync is required (`_takes`).
+        assert not found[5] or partition.high_watermark >= base_offset + found[0], "not committed"
+        return base_offset
+    news.note(tp)
+    news.grown[tp] = appended
+    try:
+        if to_wake is None:
+            # First: while they copy the batches, the rest is done here.
+            wake_followers(ctx, partition.replicas)
+        else:
+            to_wake.update(dict.fromkeys(partition.replicas))
+    finally:
+        _note_stored(ready, requests, base_offset)
+        note_appended(ctx, tp, hosted, base_offset)
+    return base_offset
+
+
+def _note_stored(ready: Ready, requests: list[PlainRequest], base_offset: int) -> None:
+    """What the partition and its counters must know of batches that are in the log."""
+    _, hosted, (records, size_bytes, *_, has_producers), now_ms = ready
+    partition = hosted.partition
     if has_producers:
         sent = (((each[12], each[13], each[14], each[7]), each[9]) for each in requests)
         partition.producers.record_next(sent, base_offset, now_ms)
     batches = len(requests)
     sizes = ((each[7], each[6]) for each in requests) if batches > 1 else ()
-    durable_end = log.durable_end_offset
+    durable_end = hosted.log.durable_end_offset
     partition.appended_together(records, size_bytes, sizes, base_offset, durable_end)
     traffic = hosted.traffic
     traffic.batches_in += batches
     traffic.records_in += records
     traffic.bytes_in += size_bytes
-    if partition.is_alone:
-        if ctx.parked.awaits(tp):
-            ctx.parked.wake(tp, ctx.clock.monotonic_ms())
-        # The only replica has committed what it has stored, unless a sync is required (`_takes`).
-        assert not acks_all or partition.high_watermark >= base_offset + records, "not committed"
-    else:
-        replicas.update(dict.fromkeys(note_appended(ctx, tp, hosted, base_offset)))
-        ctx.parked.followers.grown[tp] = appended
-    return base_offset
 
 
 def waits_of(
     ctx: Context,
     tp: tuple[str, int],
     hosted: HostedPartition,
-    requests: Iterable[PlainRequest],
+    requests: list[PlainRequest],
     base_offset: int,
 ) -> tuple[Wait, ...]:
     """The waits of requests that were appended back to back."""
+    if len(requests) == 1:
+        end_offset = base_offset + requests[0][7]
+        deadline_ms = ctx.clock.monotonic_ms() + requests[0][11]
+        token = AwaitTogether(ctx, tp, hosted, end_offset, deadline_ms)
+        token.park(ctx.parked)
+        return (_new(Wait, (token, {0: end_offset})),)
     ends: dict[int, tuple[PlainRequest, int]] = {}
     end_offset = base_offset
     for place, request in enumerate(requests):

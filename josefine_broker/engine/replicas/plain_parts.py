@@ -116,7 +116,7 @@ def _placed_one_by_one(ctx: Context, ready: Ready, requests: list[PlainRequest])
         try:
             offset, _ = append_batch(ctx, tp, hosted, validated, request[4], now_ms)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.without_frames())
             continue
         outcomes.append(offset)
         end_offset = offset + request[7]

@@ -255,7 +255,7 @@ class PartitionLog:
 
     def group_syncs(self, want: Callable[[LogSync], None]) -> None:
         """From now on `want` is called for the sync of appends that count once they are durable."""
-        self._sync.request = partial(want, self._sync)
+        self._sync.request = want
 
     def configure(self, config: LogConfig) -> None:
         """Apply a new configuration."""

@@ -99,8 +99,9 @@ class LogSync:
         """Why the log is no longer written; empty while it works."""
         self.durable_end = durable_end
         """Everything before it is synced. Written under the lock, read on any thread."""
-        self.request: Callable[[], None] | None = None
-        """Asks for a group sync; None: this log has no group, and its appends sync themselves."""
+        self.request: Callable[[LogSync], None] | None = None
+        """Asks for a group sync of this log; None: it has no group, and its appends sync
+        themselves."""
         self.is_wanted = False
         """A sync was asked for and has not started."""
 
@@ -117,7 +118,7 @@ class LogSync:
         """Ask for a group sync, once until it starts."""
         if not self.is_wanted and self.request is not None:
             self.is_wanted = True
-            self.request()
+            self.request(self)
 
     def want_rest(self, config: LogConfig) -> None:
         """Ask for a sync if appends still need one and no other append may come to ask."""

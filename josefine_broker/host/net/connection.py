@@ -17,7 +17,7 @@ from typing import cast
 
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
-from josefine_broker.host.net.connection_host import Host
+from josefine_broker.host.net.connection_host import DRAIN_LOOK_S, SEND_BUFFERS_MAX, Host
 from josefine_broker.host.net.dispatch import (
     Buffer,
     Buffers,
@@ -27,19 +27,13 @@ from josefine_broker.host.net.dispatch import (
     Waiting,
 )
 from josefine_broker.host.net.late_answers import Later, Slot, forget_all, unanswered
-from josefine_broker.host.net.produce_turn import ProduceTurn
 from josefine_broker.host.net.sasl_gate import FRAME_BYTES_MAX, Authentication, Gate
 from josefine_broker.host.net.throttling import Throttled
-from josefine_broker.host.net.tls import shown_name, write_tls
+from josefine_broker.host.net.tls import let_go, shown_name, write_tls
 from josefine_broker.wire.frames import FrameBuffer
 
 log = logging.getLogger(__name__)
 
-SEND_BUFFERS_MAX = 64
-"""Answers of one read are sent together, but no more buffers than this are held back: large fetch
-answers must reach the transport, whose bound then stops the serving."""
-DRAIN_LOOK_S = 0.05
-"""How often a closing connection is checked for unanswered requests."""
 STAGED: Buffers = (b"",)
 """The place of a staged request's answer. Such places are the last ones of the pending answers."""
 
@@ -49,8 +43,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_authentication", "_backlog", "_busy", "_closed", "_draining", "_frames", "_gate",
-        "_has_received", "_holds_memory", "_host", "_is_tls", "_listener", "_muted", "_nameless",
-        "_on_close", "_on_open", "_out", "_pending", "_reading_paused", "_timer", "_transport",
+        "_has_received", "_holds_memory", "_host", "_is_tls", "_muted", "_on_close", "_on_open",
+        "_out", "_pending", "_reading_paused", "_repeats", "_timer", "_transport",
         "_waits_for_memory", "_write_paused", "idle_since_ms", "peer", "received",
         "received_before",
     )  # fmt: skip
@@ -67,12 +61,11 @@ class Connection(asyncio.BufferedProtocol):
         """`on_open` may refuse the connection by returning False. With `authentication` nothing
         else is served first. `nameless` is the principal of a client without a certificate."""
         self._authentication = authentication
-        self._nameless = nameless
+        self.peer = Peer(listener=listener, address="unknown", principal=nameless)
         self._gate: Gate | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._muted: asyncio.TimerHandle | None = None  # fires when the throttle time ends
         self._host = host
-        self._listener = listener
         self._on_open = on_open
         self._on_close = on_close
         self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
@@ -80,6 +73,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[Slot] = deque()  # in request order; the first one waits
         self._out: list[Buffer] = []
         self._busy = False
+        self._repeats = False  # its requests may be like the ones before them
         self._write_paused = False
         self._reading_paused = False
         self._draining = False
@@ -97,8 +91,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peername = transport.get_extra_info("peername")
         address = f"{peername[0]}:{peername[1]}" if peername else "unknown"
-        principal = shown_name(transport) or self._nameless
-        now_ms, on = self._host.monotonic_ms(), self._listener
+        principal = shown_name(transport) or self.peer.principal
+        now_ms, on = self._host.monotonic_ms(), self.peer.listener
         self.peer = Peer(listener=on, address=address, principal=principal, connected_ms=now_ms)
         if not self._on_open(self):
             self._closed = True
@@ -115,22 +109,24 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.received += nbytes
+        turn, pending = self._host.turn, self._pending
         try:
             frames = self._frames.buffer_updated(nbytes)
         except CorruptData as error:
             self._host.stats.closed.malformed += 1
-            self._finish_staged()
+            # With those that the staged ones kept from being staged.
+            while turn is not None and pending and pending[-1] is STAGED and not self._closed:
+                turn.run()
             self._close_because(f"malformed frame: {error}")
             return
         if frames:
-            turn = self._host.turn
-            if turn is not None and turn.last is self and self._is_answered_alone(turn, frames):
+            if (self._repeats or (turn and turn.last is self)) and self._is_served_alone(frames):
                 return
             self._backlog.extend(frames)
             self._has_received = self._holds_memory
-            self._work_off()
+            self.continue_work()
         elif not self._holds_memory and self._frames.large_bytes:
-            self._work_off()
+            self.continue_work()
 
     def eof_received(self) -> bool:
         return False  # Kafka has no half-closed connections: no client is left to answer
@@ -143,11 +139,11 @@ class Connection(asyncio.BufferedProtocol):
         if (turn := self._host.turn) is not None:
             turn.leave(self)
         forget_all(self._pending, self._host.forget)
-        self._pending.clear()
-        self._backlog.clear()
-        self._out.clear()
+        for each in (self._pending, self._backlog, self._out):
+            each.clear()
         if self._holds_memory:
             self._host.release(self)
+        let_go(self._transport)
         self._on_close(self)
 
     def pause_writing(self) -> None:
@@ -155,7 +151,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._work_off()
+        self.continue_work()
 
     # Shutdown, driven by the server.
 
@@ -198,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot, Waiting) and slot.parked.is_cut_short and not slot.parked.done:
                 self._host.forget(slot.parked)
                 slot.parked.expire(self._host.monotonic_ms())
-        self._work_off()
+        self.continue_work()
 
     def close(self) -> bool:
         """Close after the answers made so far are sent; False when it is closing already."""
@@ -216,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests and answers.
 
-    def _work_off(self) -> None:
+    def continue_work(self) -> None:
         """Serve the backlog as far as the bounds allow; then send, and continue or stop reading."""
         if self._busy:
             return  # a request ended this session, which drains: the outer call continues
@@ -239,11 +235,8 @@ class Connection(asyncio.BufferedProtocol):
             self._settle_memory()
         must_pause = bool(backlog or self._draining or self._waits_for_memory or self._muted)
         if must_pause is not self._reading_paused:
-            self._reading_paused = not self._reading_paused
-            if self._reading_paused:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
+            self._reading_paused = must_pause
+            (self._transport.pause_reading if must_pause else self._transport.resume_reading)()
 
     # Memory of large requests, which all connections share.
 
@@ -254,8 +247,7 @@ class Connection(asyncio.BufferedProtocol):
             self._host.release(self)
         if self._holds_memory:
             return
-        large_bytes = self._frames.large_bytes
-        if large_bytes:
+        if large_bytes := self._frames.large_bytes:
             self._holds_memory = True
             now_ms = self._host.monotonic_ms()
             self._waits_for_memory = not self._host.memory.ask(self, large_bytes, now_ms)
@@ -270,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
     def has_memory(self) -> None:
         """Memory for its request is available now."""
         self._waits_for_memory = False
-        self._work_off()
+        self.continue_work()
 
     def _serve(self, frame: memoryview) -> None:
         """Start a request: stage it if it is plain, serve it otherwise."""
@@ -285,20 +277,22 @@ class Connection(asyncio.BufferedProtocol):
                 turn.run()  # this request must not overtake them
         self._serve_now(frame)
 
-    def _is_answered_alone(self, turn: ProduceTurn, frames: list[memoryview]) -> bool:
-        """Serve the one request of a client that is alone, past backlog and turn, if possible."""
-        if len(frames) > 1 or (
-            self._pending or self._backlog or self._out or self._busy or self._closed
-            or self._draining or self._muted or self._write_paused or self._reading_paused
-            or self._holds_memory or self._is_tls
-        ):  # fmt: skip
+    def _is_served_alone(self, frames: list[memoryview]) -> bool:
+        """Serve the one request of a client, past backlog and turn, if it is like the last one."""
+        if len(frames) > 1 or self._pending or self._gate is not None or self._has_work:
             return False
-        answer = turn.serve_alone(frames[0], self)
+        frame, turn = frames[0], self._host.turn
+        if turn is None or turn.last is not self:
+            waiting = self._host.dispatcher.serve_again(frame, self.peer)
+            if waiting is not None:
+                self._wait_for(waiting)
+            return waiting is not None
+        answer = turn.serve_alone(frame, self)
         if type(answer) is bytes:
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
         elif answer is not None:
-            self.answer_staged(frames[0], answer)
+            self.answer_staged(frame, answer)
         return answer is not None
 
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
@@ -317,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
             self._busy = was_busy
         elif isinstance(answer, Later):
             pending.append(answer)
-            self._host.on_parked()
+            self._host.on_parked(answer.group.wait.token.deadline_ms)
         elif pending:
             pending.append((answer,))
         elif self._out or self._is_tls:
@@ -326,16 +320,6 @@ class Connection(asyncio.BufferedProtocol):
             self._host.stats.bytes_out += len(answer)
             self._transport.write(answer)
         return bool(self._out or self._backlog or self._reading_paused)
-
-    def _finish_staged(self) -> None:
-        """Serve and answer staged requests, and those that they kept from being staged."""
-        turn, pending = self._host.turn, self._pending
-        while turn is not None and pending and pending[-1] is STAGED and not self._closed:
-            turn.run()
-
-    def continue_work(self) -> None:
-        """Serve and send what waits."""
-        self._work_off()
 
     def _serve_now(self, frame: memoryview) -> None:
         try:
@@ -354,14 +338,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:  # the codec failed, not a handler: no answer is possible
             self._fail("request not translatable")
             return
-        if answer is None:
-            return
         if isinstance(answer, Waiting):
             self._wait_for(answer)
-        elif self._pending:
-            self._pending.append(answer)
-        else:
-            self._put(answer)
+        elif answer is not None:
+            (self._pending.append if self._pending else self._put)(answer)
 
     # Authentication, where the listener wants it.
 
@@ -399,8 +379,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._gate = None
             else:
                 end = self._end_with_token if gate.ends_with_token else gate.end
-                loop = asyncio.get_running_loop()
-                self._timer = loop.call_later(gate.lasts_ms / 1_000, end)
+                self._timer = asyncio.get_running_loop().call_later(gate.lasts_ms / 1_000, end)
             self._frames.allow(self._host.limits.frame_bytes_max)
         return answer
 
@@ -438,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._muted = None
-        self._work_off()
+        self.continue_work()
 
     def _wait_for(self, waiting: Waiting) -> None:
         self._pending.append(waiting)
@@ -446,11 +425,32 @@ class Connection(asyncio.BufferedProtocol):
             self._answer(waiting)
             return
         waiting.parked.on_done = lambda _parked: self._answer(waiting)
-        self._host.on_parked()
+        if waiting.parked.is_urgent:
+            self._repeats, finish = True, self._host.dispatcher.finish_now
+            waiting.parked.send_now = lambda _parked: finish(waiting, self.send_now)
+        self._host.on_parked(waiting.parked.deadline_ms)
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether there is more to do than to send one answer."""
+        return bool(
+            self._backlog or self._out or self._busy or self._closed or self._draining
+            or self._muted or self._write_paused or self._reading_paused or self._holds_memory
+            or self._is_tls
+        )  # fmt: skip
+
+    def send_now(self, place: Waiting | Later, answer: Buffer) -> bool:
+        """See `late_answers.Releasing`."""
+        pending = self._pending
+        if len(pending) != 1 or pending[0] is not place or self._has_work:
+            return False
+        pending.clear()
+        self._host.stats.bytes_out += len(answer)
+        self._transport.write(answer)
+        return True
 
     def _answer(self, waiting: Waiting) -> None:
-        """A waiting request is done: encode it, and release the answers that are next in order.
-        Called in a separate turn (`ParkedRequests.run_completed`)."""
+        """A waiting request is done. Called in a separate turn (`ParkedRequests.run_completed`)."""
         if self._closed:
             return
         try:
@@ -470,11 +470,11 @@ class Connection(asyncio.BufferedProtocol):
                 break
             pending.popleft()
             self._put(buffers)
-        self._work_off()
+        self.continue_work()
 
     def _fail(self, message: str) -> None:
         """An error of ours: close this connection, with the traceback in the log."""
-        log.exception(message, extra={"client": self.peer.address, "listener": self._listener})
+        log.exception(message, extra={"client": self.peer.address, "listener": self.peer.listener})
         self.abort()
 
     def _send(self) -> None:
@@ -495,6 +495,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._send()
         if reason:
-            where = {"client": self.peer.address, "listener": self._listener}
+            where = {"client": self.peer.address, "listener": self.peer.listener}
             self._host.log_closed.report(**where, reason=reason)
         self.close()

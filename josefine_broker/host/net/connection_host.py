@@ -21,6 +21,11 @@ from josefine_broker.wire.frames import ChunkPool
 
 log = logging.getLogger("josefine_broker.host.net.connection")
 
+SEND_BUFFERS_MAX = 64
+"""Answers of one read are sent together, but no more buffers than this are held back: large fetch
+answers must reach the transport, whose bound then stops the serving."""
+DRAIN_LOOK_S = 0.05
+"""How often a closing connection is checked for unanswered requests."""
 CLOSED_LINES = 10
 """Log lines per minute about connections closed for their input; the rest is counted."""
 
@@ -64,8 +69,8 @@ class Host:
     dispatcher: Dispatcher
     limits: ConnectionLimits
     stats: ConnectionStats
-    on_parked: Callable[[], None]
-    """Called when a request waits: its deadline may be the earliest one."""
+    on_parked: Callable[[int], None]
+    """Called with the deadline when a request waits: it may be the earliest one."""
     forget: Callable[[Parked], None]
     """Called when no client is left to answer this waiting request."""
     on_fatal: Callable[[BaseException], None]

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
+from types import MappingProxyType
 from typing import Any
 
 from josefine_broker.base.errors import CorruptData, ErrorCode, KafkaError
@@ -105,15 +106,21 @@ class Waiting:
         return (perf_counter_ns() - self.started_ns) // 1_000_000
 
 
-Shortcut = tuple[Callable[[memoryview, Peer], Buffers | Waiting | None], ApiStats]
-"""Serves some requests of one API as its route would; None: the route must serve it. Their
-counters."""
+Serve = Callable[[memoryview, Peer], Buffers | Waiting | None]
+"""Serves some requests of one API as its route would; None: the route must serve it."""
+Shortcut = tuple[Serve, ApiStats]
+"""With the counters of its API."""
+Again = Callable[[memoryview, Peer], Waiting | None]
+"""Serves a request that is like the last one of its connection, and waits; None: nothing was done.
+"""
 
 
 class Dispatcher:
     """The literal route table, and the one answer that no route gives. One per broker."""
 
-    __slots__ = ("_is_serving", "_routes", "_shortcut", "_stats", "_throttle", "_unsupported")
+    __slots__ = (
+        "_again", "_is_serving", "_routes", "_shortcuts", "_stats", "_throttle", "_unsupported",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -121,22 +128,33 @@ class Dispatcher:
         unsupported_version: Callable[[], Any],
         stats: ConnectionStats,
         throttle: Throttle | None = None,
-        shortcut: Shortcut | None = None,
+        shortcuts: Mapping[int, Shortcut] = MappingProxyType({}),
+        again: Again = lambda *_: None,
     ) -> None:
         """`unsupported_version` makes the ApiVersions answer that carries error 35. Without a
-        `throttle` no client is limited. A `shortcut` is tried first."""
+        `throttle` no client is limited. `shortcuts`: by API key, below 256; tried first."""
+        self._again = again
         self._throttle = throttle
-        self._shortcut = shortcut
+        self._shortcuts = shortcuts
         self._routes = dict(routes)
         self._unsupported = unsupported_version
         self._stats = stats
         self._is_serving = False
 
+    def serve_again(self, frame: memoryview, peer: Peer) -> Waiting | None:
+        """See `Again`; for the only request that its connection has under way."""
+        try:
+            return self._again(frame, peer)
+        except Exception:  # `serve` answers
+            log.exception("shortcut failed", extra={"client": peer.address})
+            return None
+
     def serve(self, frame: memoryview, peer: Peer) -> Buffers | Waiting | None:
         """The encoded answer, a `Waiting`, or None when none is owed. Raises DisconnectError."""
         started_ns = perf_counter_ns()
-        if self._shortcut is not None:
-            serve, stats = self._shortcut
+        shortcut = self._shortcuts.get(frame[1]) if len(frame) > 1 and not frame[0] else None
+        if shortcut is not None:
+            serve, stats = shortcut
             try:
                 served = serve(frame, peer)
             except Exception:  # the route answers, with an error code if it fails, too
@@ -188,6 +206,17 @@ class Dispatcher:
         if answer is None:
             return None
         return encode_response(api_key, api_version, correlation_id, answer)
+
+    def finish_now(self, waiting: Waiting, send_now: Callable[[Waiting, Buffer], bool]) -> bool:
+        """Send the answer of a parked request that is done, and count it then. False: it is not one
+        buffer, or was not sent."""
+        response = waiting.parked.response
+        if type(response) is not Encoded or len(response.buffers) != 1:
+            return False
+        if not send_now(waiting, response.buffers[0]):
+            return False
+        self.finish(waiting)
+        return True
 
     def finish(self, waiting: Waiting) -> Buffers:
         """Encode the answer of a parked request that is done; nothing when none is owed."""

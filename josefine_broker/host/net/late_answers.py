@@ -20,7 +20,7 @@ from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.engine.replicas.plain_batches import Wait
 from josefine_broker.engine.replicas.plain_parts import Outcome
 from josefine_broker.host.metrics import ApiStats
-from josefine_broker.host.net.dispatch import Buffers, LastBuffers, Peer, Waiting
+from josefine_broker.host.net.dispatch import Buffer, Buffers, LastBuffers, Peer, Waiting
 from josefine_broker.records.plain_produce import PlainProduce, PlainRequest
 from josefine_broker.wire.apis import PRODUCE
 from josefine_broker.wire.codec import decode_request, encode_response, parse_request_header
@@ -124,7 +124,7 @@ def forget_all(pending: Iterable[Slot], forget: Callable[[Parked], None]) -> Non
     """Their connection is gone: nobody waits for these any more."""
     for slot in pending:
         if isinstance(slot, Waiting):
-            slot.parked.on_done = None
+            slot.parked.on_done = slot.parked.send_now = None
             forget(slot.parked)
         elif isinstance(slot, Later):
             slot.leave()
@@ -138,6 +138,10 @@ class Releasing(Protocol):
 
     def release(self) -> None:
         """Send the answers that are next in order, and serve what waited for room."""
+        ...
+
+    def send_now(self, place: Waiting | Later, answer: Buffer) -> bool:
+        """Send the answer that belongs in this place, if there is nothing else to do."""
         ...
 
 
@@ -189,7 +193,7 @@ class LateAnswers:
 
     def give_up(self, wait: Wait) -> None:
         """No client is left."""
-        wait.token.on_done = None
+        wait.token.on_done = wait.token.send_now = None
         self._cancel(wait.token)
 
 
@@ -207,6 +211,7 @@ class LateGroup:
         self._parts: list[tuple[Releasing, LaterParts, int, int]] = []
         self._left = 0
         wait.token.on_done = self._answer
+        wait.token.send_now = self._send_now
 
     def join(
         self, connection: Releasing, request: PlainRequest, answer: bytes, end_offset: int
@@ -230,6 +235,22 @@ class LateGroup:
         if not self._left:
             self.owner.give_up(self.wait)
 
+    def _send_now(self, token: Parked) -> bool:
+        """The wait is over: answer a request that waits alone, from within the event."""
+        response = token.response
+        if len(self._members) != 1 or self._parts or type(response) is not Together:
+            return False
+        connection, later, answer, _ = self._members[0]
+        if response.error is not None or not connection.send_now(later, answer):
+            return False
+        self._count(1)
+        return True
+
+    def _count(self, answered: int) -> None:
+        now_ns, stats = perf_counter_ns(), self.owner.stats
+        stats.record_many(now_ns - self.started_ns, answered)
+        stats.waited_ns += (now_ns - self._parked_ns) * answered
+
     def _answer(self, token: Parked) -> None:
         """The wait is over. Called in a separate turn (`ParkedRequests.run_completed`)."""
         response, members = token.response, self._members
@@ -239,9 +260,7 @@ class LateGroup:
             if parts.settle(number, end_offset, response):
                 connections[connection] = None
                 answered += 1
-        now_ns, stats = perf_counter_ns(), self.owner.stats
-        stats.record_many(now_ns - self.started_ns, answered)
-        stats.waited_ns += (now_ns - self._parked_ns) * answered
+        self._count(answered)
         # All answers first: a connection that continues may stage its next request.
         for connection, later, answer, end_offset in members:
             later.buffers = (answer,)

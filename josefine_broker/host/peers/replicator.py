@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
+from uuid import UUID
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.base.lasting import Lasting
@@ -27,11 +28,16 @@ from josefine_broker.engine.partition.replica_fetch import (
     ReplicaFetcher,
     ReplicaFetchers,
 )
+from josefine_broker.engine.replicas.following_next import NextBatches
 from josefine_broker.host.alarm import Alarm
 from josefine_broker.wire.codec import decode_response, encode_request
-from josefine_broker.wire.fetch import FetchRequest, FetchResponse
+from josefine_broker.wire.fetch import FetchRequest, FetchResponse, FetchTopic
 from josefine_broker.wire.primitives import Buffer
-from josefine_broker.wire.replica_frames import decode_replica_response, encode_replica_request
+from josefine_broker.wire.replica_frames import (
+    RepeatedRequest,
+    decode_replica_response,
+    encode_replica_request,
+)
 
 FETCH = 1
 CONNECT_TIMEOUT_MS = 3_000
@@ -78,6 +84,10 @@ Hear = Callable[[ReplicaFetcher, int, FetchResponse], None]
 """`following.hear` with its context: handles the answer to a request, by number."""
 
 
+NewRounds = Callable[[ReplicaFetcher, int, FetchRequest], NextBatches | None]
+"""`following_next.next_batches` with its context."""
+
+
 class Replicator:
     """Copies every partition that this broker follows. `stop` ends all of it."""
 
@@ -91,10 +101,12 @@ class Replicator:
         inter_broker_listener: str,
         on_fatal: Callable[[BaseException], None] | None = None,
         secured: Callable[[], Secured] = lambda: UNSECURED,
+        new_rounds: NewRounds = lambda *_: None,
     ) -> None:
         """`on_fatal` is called for a broken invariant; without it, the event loop handles it.
         `secured` describes how to dial the listener that brokers use."""
         self.secured = secured
+        self.new_rounds = new_rounds
         self.ctx = ctx
         self.hear = hear
         self.clock = clock
@@ -149,32 +161,45 @@ class Replicator:
 
 
 class _Asked:
-    """One request under way; see `FrameListener`. Without a Struct for its bytes, the codec's."""
+    """One request under way; see `FrameListener`. Without a Struct for its bytes, the codec's.
+    Where rounds of one partition follow each other, it is used again for each of them."""
 
-    __slots__ = ("_connection", "_link", "_number", "_request")
+    __slots__ = ("_link", "connection", "next", "number", "repeated", "request", "rounds")
 
     def __init__(
         self, link: _Link, connection: ProtocolConnection, number: int, request: FetchRequest
     ) -> None:
         self._link = link
-        self._connection = connection
-        self._number = number
-        self._request = request
+        self.connection = connection
+        self.number = number
+        self.request = request
+        """The first one."""
+        self.repeated: RepeatedRequest | None = None
+        """What it has in common with those of the next rounds."""
+        self.rounds: NextBatches | None = None
+        self.next: tuple[int, int] | None = None
+        """Session epoch and offset of the request of such a round."""
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
-        request = self._request
+        if self.repeated is not None and self.next is not None:
+            return [self.repeated.frame(correlation_id, *self.next)]
+        request = self.request
         frame = encode_replica_request(version, correlation_id, client_id, request)
-        if frame is not None:
-            return [frame]
-        return encode_request(FETCH, version, correlation_id, client_id, request)
+        if frame is None:
+            return encode_request(FETCH, version, correlation_id, client_id, request)
+        if request.topics and self._link.is_named_again(request.topics[0]):
+            self.repeated = RepeatedRequest(memoryview(frame)[4:])
+        return [frame]
 
     def answered(self, version: int, frame: memoryview) -> None:
+        if self.repeated is not None and self._link.goes_on(self, frame):
+            return
         found = decode_replica_response(version, frame)
         _, response = found or decode_response(FETCH, version, frame)
-        self._link.answered(self._connection, self._number, response)
+        self._link.answered(self.connection, self.number, response)
 
     def lost(self, error: KafkaError) -> None:
-        self._link.ended(self._connection, error)
+        self._link.ended(self.connection, error)
 
 
 class _Link:
@@ -189,6 +214,8 @@ class _Link:
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._heard_ms = 0
+        self._named: tuple[UUID | None, int] | None = None
+        """By the last plain request that was sent from `pump`."""
         self._trouble = Lasting(_tell, "lost a leader", leader=fetcher.leader_id)
         self._stopped = False
 
@@ -246,17 +273,58 @@ class _Link:
         """Handle the answer to request `number`, and send the next one."""
         if connection is not self._connection or self._stopped:
             return
-        self._heard_ms = self._owner.clock.monotonic_ms()
-        self._backoff_ms = BACKOFF_MIN_MS
-        self._trouble.end(self._heard_ms, "follows again")
+        self._heard()
         try:
             self._owner.hear(self._fetcher, number, response)
         except Fatal as fatal:
-            if self._owner.on_fatal is None:
-                raise
-            self._owner.on_fatal(fatal)
+            self._ends_with(fatal)
             return
         self.pump()
+
+    def goes_on(self, asked: _Asked, frame: memoryview) -> bool:
+        """Take the next batch of the only partition, ask for the one after it, and then do the rest
+        of the work. False: nothing was done."""
+        if asked.connection is not self._connection or self._stopped:
+            return False
+        try:
+            rounds = asked.rounds
+            if rounds is None:
+                rounds = self._owner.new_rounds(self._fetcher, asked.number, asked.request)
+                asked.rounds = rounds
+            taken = None if rounds is None else rounds.take(asked.number, frame)
+            if rounds is None or taken is None:
+                return False
+            asked.number, epoch, offset = taken
+            asked.next = epoch, offset
+            try:
+                asked.connection.ask(FETCH, asked.encode, asked)
+            finally:
+                rounds.finish()
+        except KafkaError as error:
+            self._lost(str(error))
+            return True
+        except Fatal as fatal:
+            self._ends_with(fatal)
+            return True
+        self._heard()
+        if self._alarm.at_ms is None:
+            self.pump()
+        return True
+
+    def is_named_again(self, topic: FetchTopic) -> bool:
+        """Whether the request before has named the same partition: not worth it otherwise."""
+        before, self._named = self._named, (topic.topic_id, topic.partitions[0].index)
+        return self._named == before
+
+    def _heard(self) -> None:
+        self._heard_ms = self._owner.clock.monotonic_ms()
+        self._backoff_ms = BACKOFF_MIN_MS
+        self._trouble.end(self._heard_ms, "follows again")
+
+    def _ends_with(self, fatal: Fatal) -> None:
+        if self._owner.on_fatal is None:
+            raise fatal
+        self._owner.on_fatal(fatal)
 
     def _connect(self, now_ms: int) -> None:
         if self._connecting is not None:

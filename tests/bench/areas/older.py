@@ -28,6 +28,11 @@ UNITS = {
     "offsets_per_s": ("", "offsets/s"), "offsets_per_cpu_s": ("", "offsets/CPU s"),
     "per_s": ("", "done/s"), "mb_per_s": ("", "MB/s"), "p50_us": ("p50", "µs"),
     "p99_us": ("p99", "µs"), "cpu_s_per_gb": ("CPU", "s/GB"),
+    "join_s": ("all have joined", "s"), "percent_of_a_core": ("CPU", "% of a core"),
+    "cpu_us_per_heartbeat": ("CPU", "µs/heartbeat"), "resident_mb": ("resident", "MB"),
+    "all_at_once_to_first_fetch_s": ("all at once, to the first fetch", "s"),
+    "one_more_to_first_fetch_of_all_s": ("one more, to the first fetch of all", "s"),
+    "cpu_s": ("CPU", "s"),
 }  # fmt: skip
 """The benches' units, as measure and unit of the report; others stay as they are."""
 KAFKA_PREFIX = "apache_kafka_"

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.bench.areas.area import Opened, Options
 from tests.bench.brokers import Running, client
+from tests.bench.fresh_pages import take_and_free
 from tests.support.apache_kafka import NAME, POM, ApacheKafka, cluster_of_three
 from tests.support.broker import BrokerProcess
 from tests.support.cluster import DEFAULT_TIMINGS, REPLICATED, Cluster
@@ -34,6 +35,9 @@ MANY_CONNECTIONS: dict[str, object] = {
 }
 """Kafka has no such limits unless they are set."""
 ASKED_S = 120.0
+PARTITIONS_AT_ONCE = 5_000
+"""Apache Kafka's controller refuses a request of more than 10,000 metadata records; a topic of more
+is made in steps of so many, which it has to be a multiple of."""
 HEAP_OF_THREE = "512m"
 WARM_UP_RECORDS, WARM_UP_SIZE = 300_000, 100
 WARM_UP_CONNECTIONS, WARM_UP_S = 10, 3
@@ -78,9 +82,13 @@ class Served:
         self.topics += 1
         name = f"bench-{self.topics}-{time.time_ns()}"
         admin = self.admin
-        topic = NewTopic(name, partitions, copies, config=config)
+        topic = NewTopic(name, min(partitions, PARTITIONS_AT_ONCE), copies, config=config)
         for future in admin.create_topics([topic], operation_timeout=60).values():
             future.result(ASKED_S)
+        for count in range(2 * PARTITIONS_AT_ONCE, partitions + 1, PARTITIONS_AT_ONCE):
+            more = NewPartitions(name, count)
+            for future in admin.create_partitions([more], operation_timeout=60).values():
+                future.result(ASKED_S)
         wait_until(lambda: has_leaders(admin, name, partitions), ASKED_S, f"leaders of {name}")
         return name
 
@@ -104,6 +112,7 @@ class Served:
 
     def produce(self, topic: str, count: int, size: int, *settings: str) -> dict[str, float]:
         """By librdkafka in a process of its own: seconds, records, bytes."""
+        take_and_free(count * size * len(self.brokers))
         arguments = ("produce", self.bootstrap, topic, count, size, *settings)
         done: dict[str, float] = json.loads(client("librdkafka", *arguments))
         return done

@@ -403,6 +403,8 @@ COUNTED = (
     "plain fetch of a follower",
     "fetch of a follower that has everything",
     "follower answered with what was just appended",
+    "answered from within the event",
+    "follower asked for the next batch at once",
     "incremental fetch answered",
     "partition forgotten by a session",
     "batch read in a session",

@@ -6,8 +6,14 @@ from typing import TYPE_CHECKING
 
 from josefine_broker.engine.partition.replica_fetch import ReplicaFetcher
 from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.following_next import NextBatches, next_batches
 from josefine_broker.wire.codec import decode_response, encode_request
-from josefine_broker.wire.replica_frames import decode_replica_response, encode_replica_request
+from josefine_broker.wire.fetch import FetchRequest
+from josefine_broker.wire.replica_frames import (
+    RepeatedRequest,
+    decode_replica_response,
+    encode_replica_request,
+)
 from tests.simulation.cluster.network import Connection
 
 if TYPE_CHECKING:
@@ -35,6 +41,9 @@ class Link:
         self._next_try_ms = 0
         self._backoff_ms = BACKOFF_MIN_MS
         self._wake_ms: int | None = None
+        self._asked: tuple[int, FetchRequest, RepeatedRequest] | None = None
+        """The last request, if it was plain."""
+        self._rounds: NextBatches | None = None
 
     def pump(self) -> None:
         """Send what there is to send; plan the next look."""
@@ -56,8 +65,11 @@ class Link:
         while fetcher.wants_request(now_ms):
             number, request = fetcher.request(now_ms, process.ctx.broker_epoch)
             frame = encode_replica_request(VERSION, number, CLIENT_ID, request)
+            self._asked = self._rounds = None
             if frame is None:
                 frame = b"".join(encode_request(FETCH, VERSION, number, CLIENT_ID, request))
+            elif request.topics and request.session_id:
+                self._asked = number, request, RepeatedRequest(memoryview(frame)[4:])
             self._connection.send(frame)
         due_ms = self._heard_ms + timeout_ms + 1
         wake_ms = fetcher.wake_at_ms()
@@ -68,13 +80,45 @@ class Link:
             return
         process = self._process
         view = memoryview(bytearray(frame))[4:]
-        found = decode_replica_response(VERSION, view)
-        number, response = found or decode_response(FETCH, VERSION, view)
-        process.world.met["plain answer to a follower"] += found is not None
+        process.event(lambda: self._take(connection, view))
+
+    def _take(self, connection: Connection, view: memoryview) -> None:
+        if not self._goes_on(connection, view):
+            self._hear(view)
+
+    def _goes_on(self, connection: Connection, view: memoryview) -> bool:
+        """As `replicator._Link`, but not where turns take no time (see `server.Server`)."""
+        process = self._process
+        if self._asked is None or not process.world.turn_ms:
+            return False
+        number, request, repeated = self._asked
+        if number != int.from_bytes(view[:4]):
+            return False
+        if self._rounds is None:
+            self._rounds = next_batches(process.ctx, self._fetcher, number, request)
+        taken = None if self._rounds is None else self._rounds.take(number, view)
+        if self._rounds is None or taken is None:
+            return False
+        self._asked = taken[0], request, repeated
+        connection.send(repeated.frame(*taken))
+        self._rounds.finish()
+        self._heard()
+        process.world.met["follower asked for the next batch at once"] += 1
+        return True
+
+    def _heard(self) -> None:
+        process = self._process
         self._heard_ms = process.clock.monotonic_ms()
         self._backoff_ms = BACKOFF_MIN_MS
         process.touches_links = True
-        process.event(lambda: hear(process.ctx, self._fetcher, number, response))
+
+    def _hear(self, view: memoryview) -> None:
+        process = self._process
+        found = decode_replica_response(VERSION, view)
+        number, response = found or decode_response(FETCH, VERSION, view)
+        process.world.met["plain answer to a follower"] += found is not None
+        self._heard()
+        hear(process.ctx, self._fetcher, number, response)
 
     def broken(self, connection: Connection) -> None:
         if connection is not self._connection:

@@ -1,8 +1,9 @@
 """Wrong lines in the plain path of requests for several partitions, as in mutants.py."""
 
 from josefine_broker.api import plain_fetch
-from josefine_broker.engine.replicas import plain_parts
-from josefine_broker.host.net.late_answers import LaterParts
+from josefine_broker.engine.replicas import plain_batches, plain_parts
+from josefine_broker.engine.replicas.following_next import NextBatches
+from josefine_broker.host.net.late_answers import LateGroup, LaterParts
 from tests.simulation.cluster.mutants import Mutant
 
 __all__ = ["PLAIN_MUTANTS"]
@@ -33,6 +34,27 @@ PLAIN_MUTANTS = (
         new="offset += 1",
         faults=SPREADING,
         seed=1,
+    ),
+    Mutant(
+        breaks="a follower's next request acknowledges only what is in its log",
+        function=NextBatches.take,
+        old="log.append(batch, header, now_ms)",
+        new="log.__class__",
+        faults=SPREADING,
+    ),
+    Mutant(
+        breaks="a batch that was appended alone is acknowledged when all have it",
+        function=plain_batches.append_plain,
+        old="if not found[5] or",
+        new="if True or",
+        faults=SPREADING | {"kill_per_second": 0.8},
+    ),
+    Mutant(
+        breaks="an answer from within the event is that of a committed batch",
+        function=LateGroup._send_now,
+        old="response.error is not None or",
+        new="",
+        faults=SPREADING | {"kill_per_second": 0.8},
     ),
     Mutant(
         breaks="partitions that a request forgets leave its session",

@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from josefine_broker.api.plain_fetch import WaitingPlain, fetch_plain
+from josefine_broker.api.plain_heartbeats import beat_classic, beat_consumer, beat_share
+from josefine_broker.api.plain_offset_commit import commit_plain
 from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.plain_share_fetch import fetch_shares_plain
 from josefine_broker.api.produce import refuse_late, refuse_parts
@@ -33,7 +35,13 @@ from josefine_broker.host.net.late_answers import LateAnswers, Later
 from josefine_broker.host.net.produce_turn import Appends, ProduceTurn
 from josefine_broker.records import plain_fetch
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, compiled
-from josefine_broker.wire.apis import FETCH
+from josefine_broker.wire.apis import (
+    CONSUMER_GROUP_HEARTBEAT,
+    FETCH,
+    HEARTBEAT,
+    OFFSET_COMMIT,
+    SHARE_GROUP_HEARTBEAT,
+)
 from josefine_broker.wire.codec import (
     RequestHeader,
     decode_request,
@@ -49,6 +57,12 @@ __all__ = ["IN_FLIGHT_MAX", "LISTENER", "Server"]
 
 LISTENER = "PLAINTEXT"
 PEER = Peer(listener=LISTENER, address="127.0.0.1:5", principal="User:ANONYMOUS")
+PLAIN_OF_GROUPS: dict[int, tuple[str, Callable[..., Any]]] = {
+    HEARTBEAT: ("plain heartbeat", beat_classic),
+    CONSUMER_GROUP_HEARTBEAT: ("plain heartbeat of a consumer group", beat_consumer),
+    SHARE_GROUP_HEARTBEAT: ("plain heartbeat of a share group", beat_share),
+    OFFSET_COMMIT: ("plain offset commit", commit_plain),
+}
 IN_FLIGHT_MAX = 8
 """Requests of a connection that are worked on; what comes behind them waits in its backlog."""
 
@@ -62,6 +76,12 @@ class _Slot:
         self.header = header
         self.parked = answer if isinstance(answer, Parked) else None
         self.answer = None if self.parked is not None else answer
+
+    def frame(self) -> bytes:
+        """The answer of an urgent request that is done."""
+        assert self.parked is not None
+        assert isinstance(self.parked.response, Encoded)
+        return b"".join(self.parked.response.buffers)
 
     def take(self) -> Any:
         """The answer as a frame, None while it waits. Empty: no answer is owed."""
@@ -116,6 +136,17 @@ class _Client:
     def release(self) -> None:
         self._server.work_off(self)
 
+    def send_now(self, place: Any, answer: Any) -> bool:
+        """See `late_answers.Releasing`. Not where turns take no time: see `_serve`."""
+        is_only = len(self.pending) == 1 and self.pending[0] is place
+        world = self._server.world
+        if not is_only or self.backlog or self.is_busy or self.is_gone or not world.turn_ms:
+            return False
+        self.pending.clear()
+        self.connection.reply(bytes(answer))
+        world.met["answered from within the event"] += 1
+        return True
+
     def abort(self) -> bool:
         raise AssertionError("the turn drops its connections")
 
@@ -134,6 +165,7 @@ class Server:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self.world = process.world
         self._clients: dict[Connection, _Client] = {}
         self._is_serving = False
         self._turn = None if compiled is None else self._turn_of(compiled)
@@ -260,6 +292,12 @@ class Server:
         if answer is None:
             answer = fetch_shares_plain(ctx, view, PEER)
             met["plain share fetch"] += answer is not None
+        if answer is None and header.api_key in PLAIN_OF_GROUPS:
+            name, serve = PLAIN_OF_GROUPS[header.api_key]
+            answer = serve(ctx, view, PEER)
+            met[name] += answer is not None
+            if isinstance(answer, tuple):
+                answer = answer[1]
         if answer is None:
             found = fetch_for_follower(ctx, view, PEER, self._handle)
             met["plain fetch of a follower"] += found is not None
@@ -277,6 +315,8 @@ class Server:
         client.pending.append(slot)
         if slot.parked is not None:
             slot.parked.on_done = lambda parked: self._answered(client, parked)
+            if slot.parked.is_urgent:
+                slot.parked.send_now = lambda parked: self._send_now(client, slot, parked)
 
     def _handle(self, header: RequestHeader, request: Any) -> Any:
         """The answer of the table's handler."""
@@ -291,11 +331,20 @@ class Server:
         self._is_serving = False
         return answer
 
-    def _answered(self, client: _Client, parked: Parked) -> None:
-        met = self._process.world.met
-        met["follower answered with what was just appended"] += bool(
+    def _send_now(self, client: _Client, slot: _Slot, parked: Parked) -> bool:
+        is_sent = client.send_now(slot, slot.frame())
+        if is_sent:
+            self._count_answer(parked)
+        return is_sent
+
+    def _count_answer(self, parked: Parked) -> None:
+        self.world.met["follower answered with what was just appended"] += bool(
             isinstance(parked, CaughtUp) and parked.is_answered_from_append
         )
+
+    def _answered(self, client: _Client, parked: Parked) -> None:
+        met = self._process.world.met
+        self._count_answer(parked)
         met["request served from the backlog after an answer"] += bool(client.backlog)
         self.work_off(client)
 
@@ -336,7 +385,7 @@ class Server:
             if isinstance(slot, Later):
                 slot.leave()
             elif isinstance(slot, _Slot) and slot.parked is not None:
-                slot.parked.on_done = None
+                slot.parked.on_done = slot.parked.send_now = None
                 self._process.ctx.parked.cancel(slot.parked)
 
     def drain(self) -> None:

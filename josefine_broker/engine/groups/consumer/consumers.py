@@ -59,6 +59,31 @@ class ConsumerGroups(CoordinatedGroups[ConsumerGroup]):
         is_news = self.is_news(group_id, topics)
         return heartbeat(group, beat, topics, self.settings, is_news=is_news)
 
+    def is_idle_beat(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        topics: Topics,
+        now_ms: int,
+    ) -> bool:
+        """Whether a heartbeat that reports only who sends it, in which epoch, changes nothing and
+        gets no assignment. Then it has renewed the session, as `beat` and `beaten` would; else
+        nothing was done, and they have the result."""
+        group = self._groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        return (
+            group is not None
+            and member is not None
+            and epoch == member.epoch == group.target_epoch == group.epoch
+            and member.state is ConsumerMemberState.STABLE
+            and member.classic is None
+            and (instance_id is None or instance_id == member.instance_id)
+            and self._seen.get(group_id) is topics
+            and self._renewed((group_id, member_id), now_ms + self.timeout_ms_of(group_id))
+        )
+
     @property
     def settings(self) -> Settings:
         return Settings(size_max=self.size_max)

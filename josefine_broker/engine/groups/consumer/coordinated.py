@@ -163,6 +163,15 @@ class CoordinatedGroups(Generic[G]):
             self._armed[place] = at_ms
             heappush(self._due, (at_ms, place))
 
+    def _renewed(self, place: Place, at_ms: int) -> bool:
+        """Move the end of a session if nothing has to be looked at earlier for that; returns
+        whether it was moved."""
+        armed_ms = self._armed.get(place)
+        if armed_ms is None or at_ms < armed_ms:
+            return False
+        self._sessions[place] = at_ms
+        return True
+
     def _forget(self, place: Place) -> None:
         """Forget a member's deadlines."""
         self._sessions.pop(place, None)

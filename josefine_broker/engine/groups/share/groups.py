@@ -36,6 +36,23 @@ class ShareGroups(CoordinatedGroups[ShareGroup]):
         is_news = self.is_news(group_id, topics)
         return heartbeat(group, beat, topics, self.size_max, is_news=is_news)
 
+    def is_idle_beat(
+        self, group_id: str, member_id: str, epoch: int, topics: Topics, now_ms: int
+    ) -> bool:
+        """Whether a heartbeat that reports only who sends it, in which epoch, changes nothing and
+        gets no assignment. Then it has renewed the session, as `beat` and `beaten` would; else
+        nothing was done, and they have the result."""
+        group = self._groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        return (
+            group is not None
+            and member is not None
+            and epoch == member.epoch == group.target_epoch == group.epoch
+            and member.assigned == group.target_of(member_id)
+            and self._seen.get(group_id) is topics
+            and self._renewed((group_id, member_id), now_ms + self.timeout_ms_of(group_id))
+        )
+
     def beaten(self, group_id: str, member_id: str, topics: Topics, now_ms: int) -> None:
         """An accepted heartbeat: its group is kept, its member's session renewed."""
         self._seen[group_id] = topics

@@ -18,8 +18,10 @@ from josefine_broker.api.plain_replica_fetch import CaughtUp, fetch_for_follower
 from josefine_broker.api.table import SERVED
 from josefine_broker.base.errors import KafkaError
 from josefine_broker.engine.context import RequestInfo
+from josefine_broker.engine.metadata.changes import RegisterBroker
 from josefine_broker.engine.purgatory.purgatory import Encoded, Parked
 from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.following_next import NextBatches, next_batches
 from josefine_broker.engine.replicas.leading import isr_steps
 from josefine_broker.engine.replicas.plain_batches import append_groups
 from josefine_broker.engine.security.authorizer import Authorizer
@@ -40,6 +42,7 @@ from josefine_broker.wire.entities.delete_records import (
 )
 from josefine_broker.wire.fetch import FetchRequest
 from josefine_broker.wire.produce import ProducePartition, ProduceRequest, ProduceTopic
+from josefine_broker.wire.replica_frames import RepeatedRequest, encode_replica_request
 from tests.unit.josefine_broker.api.replicas import Replicas
 from tests.unit.josefine_broker.api.world import batch_of
 
@@ -63,6 +66,10 @@ class Side:
         )
         self.ctx = self.cluster.ctx[LEADER]
         self.answers: dict[int, list[bytes]] = {each: [] for each in FOLLOWERS}
+        self.sent: list[bytes] = []
+        self.asked: dict[int, tuple[int, FetchRequest, bytes]] = {}
+        """Of each follower, its last request."""
+        self.rounds: dict[int, NextBatches] = {}
         for index in range(partitions):  # an empty segment is not plain
             self.cluster.produce(LEADER, b"first", index=index, acks=1)
 
@@ -91,16 +98,34 @@ class Side:
         while fetcher.wants_request(ctx.clock.monotonic_ms()):
             number, request = fetcher.request(ctx.clock.monotonic_ms(), ctx.broker_epoch)
             frame = b"".join(encode_request(FETCH, VERSION, number, f"replica-{follower}", request))
+            self.asked[follower] = number, request, frame
+            self.rounds.pop(follower, None)
             self._serve(follower, frame)
         self.ctx.parked.run_completed()
 
-    def receive(self, follower: int) -> None:
-        """The oldest answer to this follower."""
-        if self.answers[follower]:
-            view = memoryview(bytearray(self.answers[follower].pop(0)))[4:]
-            number, response = decode_response(FETCH, VERSION, view)
-            ctx = self.cluster.ctx[follower]
-            hear(ctx, ctx.hosted.fetchers.by_leader[LEADER], number, response)
+    def receive(self, follower: int) -> bool:
+        """The oldest answer to this follower; whether it has sent the next request at once."""
+        if not self.answers[follower]:
+            return False
+        view = memoryview(bytearray(self.answers[follower].pop(0)))[4:]
+        number, response = decode_response(FETCH, VERSION, view)
+        ctx = self.cluster.ctx[follower]
+        fetcher = ctx.hosted.fetchers.by_leader[LEADER]
+        last, request, frame = self.asked[follower]
+        name = f"replica-{follower}"
+        if self.serves_plain and encode_replica_request(VERSION, last, name, request) == frame:
+            rounds = self.rounds.get(follower) or next_batches(ctx, fetcher, last, request)
+            taken = None if rounds is None else rounds.take(number, view)
+            if rounds is not None and taken is not None:
+                self.asked[follower] = taken[0], request, frame
+                self.rounds[follower] = rounds
+                self.met["asked at once"] += 1
+                self._serve(follower, RepeatedRequest(memoryview(frame)[4:]).frame(*taken))
+                rounds.finish()
+                self.ctx.parked.run_completed()
+                return True
+        hear(ctx, fetcher, number, response)
+        return False
 
     def pass_time(self, ms: int) -> None:
         self.cluster.clock.elapsed_ms += ms
@@ -130,9 +155,22 @@ class Side:
             for each in self.ctx.clients.sessions._sessions.values()
         ]
         sent = self.ctx.hosted.traffic.total().bytes_out
-        return partitions, sessions, self.answers, len(self.ctx.parked), sent
+        return partitions, sessions, self.answers, len(self.ctx.parked), sent, *self._copies()
+
+    def _copies(self) -> tuple[object, ...]:
+        """The followers' side, and what they have asked."""
+        copies = []
+        for follower in FOLLOWERS:
+            ctx = self.cluster.ctx[follower]
+            fetchers = ctx.hosted.fetchers.by_leader.get(LEADER, ())
+            marks = [self.cluster.high_watermark(follower, n) for n in range(self.partitions)]
+            counters = ctx.hosted.counters
+            counted = counters.replicated_bytes, counters.replicated_batches
+            copies.append(([str(each) for each in fetchers], marks, counted))
+        return copies, self.sent
 
     def _serve(self, follower: int, frame: bytes) -> None:
+        self.sent.append(frame)
         view = memoryview(bytearray(frame))[4:]
         header, answer = parse_request_header(view), None
         if self.serves_plain:
@@ -177,6 +215,7 @@ def step(sides: list[Side], rng: Random) -> None:
     index, follower = rng.randrange(sides[0].partitions), rng.choice(FOLLOWERS)
     sizes = [rng.choice((1, 1, 3)) for _ in range(rng.choice((1, 1, 1, 2)))]
     acks, ms = rng.choice((1, -1)), rng.choice((0, 1, 30, 600))
+    asks_at_once = False
     for side in sides:
         if kind == "produce":
             side.produce(index, sizes, acks=acks)
@@ -187,7 +226,10 @@ def step(sides: list[Side], rng: Random) -> None:
         elif kind == "send":
             side.send(follower)
         elif kind == "receive":
-            side.receive(follower)
+            if asks_at_once:
+                side.receive(follower)
+                side.send(follower)
+            asks_at_once = not asks_at_once and side.receive(follower)
         elif kind == "time":
             side.pass_time(ms)
         elif kind == "delete":
@@ -213,6 +255,7 @@ def test_what_waits_for_the_next_record_is_served_as_the_handler_serves_it(
 
     assert sides[0].met["waited"] > 5
     assert sides[0].met["from the append"] > 3
+    assert sides[0].met["asked at once"] > 3
     for each in (LEADER, *FOLLOWERS):
         for index in range(partitions):
             assert sides[0].cluster.records(each, index) == sides[1].cluster.records(each, index)
@@ -247,9 +290,10 @@ def test_an_answer_with_what_was_appended_does_not_hide_the_watermark_of_another
     assert sides[0].facts() == sides[1].facts()
 
 
-@pytest.mark.parametrize("by", ["rules", "listener"])
+@pytest.mark.parametrize("by", ["rules", "listener", "registration"])
 def test_a_follower_that_is_not_let_in_any_more_is_refused_as_by_the_handler(by: str) -> None:
-    """Its access rule is removed, or it comes through a listener of clients."""
+    """Its access rule is removed, or it comes through a listener of clients, or another process
+    has its broker id."""
     sides = [Side(1, serves_plain=True), Side(1, serves_plain=False)]
     follower = FOLLOWERS[0]
     for side in sides:
@@ -260,6 +304,11 @@ def test_a_follower_that_is_not_let_in_any_more_is_refused_as_by_the_handler(by:
         before = side.met["waited"]
         if by == "rules":
             side.ctx.clients.authorizer = Authorizer(frozenset())
+        elif by == "registration":
+            side.cluster.held.add(follower)  # it does not know
+            side.cluster.propose(
+                RegisterBroker(broker_id=follower, incarnation="another", endpoints=())
+            )
         else:
             side.ctx.clients.listeners_apart = frozenset((PEER.listener,))
         for _ in range(3):

@@ -3,7 +3,6 @@ bytes, the same waits, sessions and share partitions after each step."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -35,6 +34,7 @@ from josefine_broker.wire.codec import (
     parse_request_header,
 )
 from josefine_broker.wire.entities import share_fetch as e
+from tests.support.garbage import alive, uncollected
 from tests.unit.josefine_broker.api.share_members import ACCEPT, GROUP, RELEASE, Sharer
 from tests.unit.josefine_broker.api.world import World, batch_of
 
@@ -440,14 +440,10 @@ def test_a_wait_that_is_over_leaves_nothing_to_the_collector() -> None:
         twins.fetch()
         twins.advance(WAIT_MS)
         twins.late()
-    gc.collect()
-    gc.disable()
-    try:
+    with uncollected():
         twins.fetch()
-        assert [each for each in gc.get_objects() if isinstance(each, WaitingShareFetch)]
+        assert alive(WaitingShareFetch)
         twins.advance(WAIT_MS)
         twins.late()
 
-        assert not [each for each in gc.get_objects() if isinstance(each, WaitingShareFetch)]
-    finally:
-        gc.enable()
+        assert not alive(WaitingShareFetch)

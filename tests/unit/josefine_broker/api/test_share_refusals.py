@@ -115,6 +115,19 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
     return store
 
 
+def test_a_fetch_whose_wait_for_records_is_over_waits_for_its_answers_alone(store: Store) -> None:
+    """It waited until both were given up: 25 s, of the 30 s that clients wait."""
+    world, a = sharing(b"v0")
+    a.fetch()
+    store.outcome = UNKNOWN
+    waiting = a.fetch((0, 0, ACCEPT), max_wait_ms=100)
+    world.advance(100)
+    assert not waiting.done
+    store.outcome = None
+    world.advance(RETRY_MS)
+    assert ack_codes(waiting.response) == [ErrorCode.none]
+
+
 @pytest.mark.parametrize("code", sorted(TRANSIENT))
 def test_answers_wait_until_their_share_coordinator_is_back(code: ErrorCode, store: Store) -> None:
     world, a = sharing(b"v0", b"v1")

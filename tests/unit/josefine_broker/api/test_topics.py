@@ -5,13 +5,14 @@ from uuid import UUID
 
 import pytest
 
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import BrokerSettings
 from josefine_broker.engine.metadata.change_codec import decode_change
 from josefine_broker.engine.metadata.changes import CreateTopic
 from josefine_broker.engine.metadata_quorum.apply_committed import replace_image
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.wire.entities import create_partitions, create_topics, delete_topics
+from tests.support.garbage import alive, uncollected
 from tests.unit.josefine_broker.api.world import World, batch_of, values_in
 
 NO_AUTO = BrokerSettings(auto_create_topics=False)
@@ -59,6 +60,17 @@ def grow(world: World, count: int, assignments: Any = None, **fields: Any) -> An
     topic = e.CreatePartitionsTopic(name="orders", count=count, assignments=assignments)
     request = e.CreatePartitionsRequest(topics=(topic,), timeout_ms=1000, **fields)
     return world.ask(37, request).results[0]
+
+
+def test_refused_topics_leave_nothing_to_the_collector() -> None:
+    """An error's frames have the request's, and the bytes that its connection has received."""
+    world = World()
+    world.create("orders")
+    with uncollected():
+        assert error_of(world, wanted()) is ErrorCode.topic_already_exists
+        assert delete(world, "none").responses[0].error_code is not ErrorCode.none
+        assert grow(world, 1).error_code is not ErrorCode.none
+        assert not alive(KafkaError)
 
 
 def test_created_topic_is_there_when_the_answer_comes() -> None:

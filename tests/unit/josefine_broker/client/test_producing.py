@@ -113,10 +113,16 @@ def test_a_failed_batch_ends_the_producer() -> None:
     acc.take()
     acc.settle(T0, -1, KafkaError(ErrorCode.message_too_large, "too large"))
 
-    with pytest.raises(KafkaError, match="too large"):
-        acc.append(T1, None, b"v", (), 5)
-    with pytest.raises(KafkaError, match="too large"):
+    frames = set[int]()
+    for _ in range(3):
+        with pytest.raises(KafkaError, match="too large") as caught:
+            acc.append(T1, None, b"v", (), 5)
+        # Else each record of a program that continues would stay in memory.
+        frames.add(len(caught.traceback))
+    assert frames == {2}
+    with pytest.raises(KafkaError, match="too large") as caught:
         acc.raise_error()
+    assert len(caught.traceback) == 2
 
 
 def test_the_first_error_is_the_one_that_is_told() -> None:

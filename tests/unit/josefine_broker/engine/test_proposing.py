@@ -12,6 +12,7 @@ from josefine_broker.engine.metadata.proposals import Proposal
 from josefine_broker.engine.proposing import answer_when_settled, submit_change
 from josefine_broker.engine.purgatory.promises import Promise
 from josefine_broker.wire.entities import init_producer_id, metadata
+from tests.support.garbage import alive, uncollected
 from tests.unit.josefine_broker.api.world import World
 
 NO_SUCH = DeleteTopic(topic_id=UUID(int=1))
@@ -43,6 +44,18 @@ def test_request_is_answered_once_all_its_changes_are_settled() -> None:
 
     assert token.response == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
     assert len(world.ctx.parked) == len(world.ctx.metadata.proposals) == 0
+
+
+def test_request_that_was_answered_goes_without_the_collector() -> None:
+    with uncollected():
+        world, proposals, token = two_changes()
+        world.raft.deliver()
+        assert isinstance(token, Promise)
+        assert token.done
+        del proposals, token
+
+        assert not alive(Proposal)
+        assert not alive(Promise)
 
 
 def test_deadline_tells_a_timeout_for_what_has_not_settled() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from josefine_broker.host.gc_freeze import (
     rarely_collected,
 )
 from josefine_broker.wire.entities import delete_topics
+from tests.support.manual_syncs import ManualSyncs
 from tests.unit.josefine_broker.api.world import World, batch_of
 
 OF_A_PARTITION = {"PartitionLog", "LogSync", "LogState", "Partition", "HostedPartition", "Segment"}
@@ -33,6 +35,13 @@ def uncollected() -> Iterator[None]:
     gc.set_threshold(*usual)
 
 
+class Cycle:
+    """Only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
 def alive() -> Counter[str]:
     """Of those kinds, whoever made them."""
     names = (type(each).__name__ for each in gc.get_objects())
@@ -42,7 +51,7 @@ def alive() -> Counter[str]:
 @pytest.mark.usefixtures("uncollected")
 def test_a_deleted_partition_goes_without_the_collector() -> None:
     before = alive()
-    world = World()
+    world = World(group=ManualSyncs().group)  # as a broker's logs are synced
     world.create("orders", partitions=2)
     world.produce(batch_of(b"a"))
     assert (alive() - before).keys() == OF_A_PARTITION
@@ -64,6 +73,37 @@ def test_what_is_alive_is_moved_out_of_sight_once_per_so_many_partitions() -> No
 
     freezer.opened()
     assert gc.get_freeze_count() > before
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_garbage_is_not_moved_out_of_sight() -> None:
+    freezer, cycle = Freezer(), Cycle()
+    gone = weakref.ref(cycle)
+    del cycle
+
+    for _ in range(PARTITIONS_PER_FREEZE):
+        freezer.opened()
+    gc.collect()
+
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_partitions_that_a_start_opens_cost_no_collection() -> None:
+    freezer, collections = Freezer(), list[str]()
+
+    def note(phase: str, _: object) -> None:
+        collections.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        with rarely_collected():
+            for _ in range(PARTITIONS_PER_FREEZE):
+                freezer.opened()
+    finally:
+        gc.callbacks.remove(note)
+
+    assert collections == []
 
 
 @pytest.mark.usefixtures("uncollected")

@@ -29,10 +29,13 @@ from josefine_broker.wire.fetch import (
 )
 from josefine_broker.wire.produce import NodeEndpoint
 from josefine_broker.wire.replica_frames import (
+    RepeatedAnswer,
+    RepeatedRequest,
     decode_replica_request,
     decode_replica_response,
     encode_replica_request,
     encode_replica_response,
+    session_of,
 )
 from tests.unit.josefine_broker.plain_frames import EDITS, edited
 
@@ -211,3 +214,57 @@ def test_versions_without_the_senders_tag_are_left_to_the_codec(version: int) ->
     assert encode_replica_response(version, 7, response_of(RESULT)) is None
     frame = memoryview(response_frame(18, response_of(RESULT)))[4:]
     assert decode_replica_response(version, frame) is None
+
+
+@settings(max_examples=60)
+@given(VERSIONS, INT32, INT32, INT64, st.sampled_from(["", "r", "replica-12"]), EDITS)
+def test_the_next_request_for_a_partition_differs_in_three_numbers(
+    version: int, correlation_id: int, epoch: int, offset: int, client: str, edits: Any
+) -> None:
+    first = encode_replica_request(version, 77, client, request_of(PART))
+    part = PART._replace(fetch_offset=offset)
+    request = request_of(part, session_epoch=epoch)
+    frame = encode_replica_request(version, correlation_id, client, request)
+    assert first is not None
+    assert frame is not None
+    repeated = RepeatedRequest(memoryview(first)[4:])
+
+    assert repeated.frame(correlation_id, epoch, offset) == frame
+    view = memoryview(frame)[4:]
+    assert session_of(view) == request.session_id
+    assert repeated.read(view) == (correlation_id, epoch, offset)
+    other = edited(bytearray(view), edits)
+    found = repeated.read(other)
+    assert found is None or repeated.frame(*found)[4:] == other
+
+
+@settings(max_examples=60)
+@given(VERSIONS, RESULTS, EDITS)
+def test_an_answer_with_records_of_one_partition_is_read_as_the_codec_reads_it(
+    version: int, result: FetchPartitionResponse, edits: Any
+) -> None:
+    frame = response_frame(version, response_of(result))
+    repeated = RepeatedAnswer(9, TOPIC_ID.bytes, result.index)
+    for view in (memoryview(frame)[4:], edited(bytearray(frame[4:]), edits)):
+        found = repeated.read(view)
+        if found is None:
+            continue
+        _, response = decode_response(FETCH, version, view)
+        (topic,) = response.topics
+        (part,) = topic.partitions
+        assert (response.session_id, topic.topic_id, part.index) == (9, TOPIC_ID, result.index)
+        assert response.error_code == part.error_code == response.throttle_ms == 0
+        assert part.aborted_transactions is part.diverging is part.leader is None
+        records = b"".join(bytes(each) for each in part.records)
+        assert found[:2] == (part.high_watermark, part.log_start_offset)
+        assert bytes(found[2]) == records
+
+
+def test_the_usual_answer_with_records_is_read() -> None:
+    frame = response_frame(18, response_of(RESULT))
+    found = RepeatedAnswer(9, TOPIC_ID.bytes, RESULT.index).read(memoryview(frame)[4:])
+    assert found is not None
+    assert found[:2] == (RESULT.high_watermark, RESULT.log_start_offset)
+    assert bytes(found[2]) == b"r" * 100
+    others = (9, TOPIC_ID.bytes, RESULT.index + 1), (8, TOPIC_ID.bytes, RESULT.index)
+    assert [RepeatedAnswer(*each).read(memoryview(frame)[4:]) for each in others] == [None, None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from josefine_cli.base.errors import UsageError
 from josefine_cli.dev import demo_check
 from josefine_cli.dev.demo import PIPELINE
 from josefine_cli.dev.demo_lake import check_lake, conf_of, opened, with_conf
+from pipelines.storage.location import StorageError
 
 
 @pytest.mark.parametrize("asked", ["gs://lake", "s4", "", "s3a:///folder", "s3:lake"])
@@ -58,3 +61,20 @@ def test_the_demo_s_server_keeps_tables_that_the_check_reads(tmp_path: Path) -> 
         write_deltalake(path, pa.table({"a": [1, 2]}), storage_options=dict(folder.options))
 
         assert demo_check.read_tables(lake).dead_letters == 2
+
+
+def test_a_lake_without_its_bucket_is_reported_before_anything_starts(tmp_path: Path) -> None:
+    with opened("s3", tmp_path, 0.0) as lake:
+        lake.look()
+        with pytest.raises(StorageError, match="there is no bucket `gone`"):
+            replace(lake, root="s3a://gone/x").look()
+
+
+def test_the_demo_s_server_is_not_interrupted_with_the_demo(tmp_path: Path) -> None:
+    with opened("s3", tmp_path, 0.0) as lake:
+        children = " ".join(each.read_text() for each in Path("/proc/self/task").glob("*/children"))
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children.split()}
+        (server,) = [int(pid) for pid, text in commands.items() if "ThreadedMotoServer" in text]
+
+        assert os.getpgid(server) != os.getpgid(0)
+        lake.look()

@@ -24,6 +24,7 @@ from josefine_spark.sessions.session import (
     check_java,
     delta_conf,
     fetches_jars,
+    hadoop_version,
     joined,
     prepare_environment,
     spark_version,
@@ -109,6 +110,23 @@ def test_maven_fills_the_cache_once_and_other_jars_stay(tmp_path: Path) -> None:
     assert what_begins({}) == "Spark"
     assert len(log.read_text().splitlines()) == 1
     assert f"-Dspark.binary.version={spark_version()}" in log.read_text()
+
+
+def test_a_start_names_the_file_system_of_a_store_until_it_is_there(tmp_path: Path) -> None:
+    fake_maven(tmp_path)
+    conf, paths = {"spark.jars.ivy": str(tmp_path / "ivy")}, ["/ck", "s3a://lake/t"]
+    assert what_begins(conf, paths) == (
+        "Spark; Delta's and the store's jars are fetched first, once"
+    )
+    delta_conf({})
+    assert what_begins(conf, paths) == "Spark; the store's jars are fetched first, once"
+    assert what_begins({**conf, "spark.jars": "hadoop-aws-3.5.0.jar"}, paths) == "Spark"
+
+    there = tmp_path / "ivy" / "jars" / f"org.apache.hadoop_hadoop-aws-{hadoop_version()}.jar"
+    there.parent.mkdir(parents=True)
+    there.touch()
+
+    assert what_begins(conf, paths) == "Spark"
 
 
 def test_without_maven_sparks_own_resolver_fetches_the_jar_of_this_spark() -> None:

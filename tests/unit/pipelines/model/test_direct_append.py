@@ -83,7 +83,8 @@ BY_SPARK = (
     *(
         (replace(PLAIN, properties={each: "x"}), each)
         for each in (
-            "delta.constraints.positive", "delta.columnMapping.mode", "delta.enableRowTracking",
+            "delta.constraints.positive", "Delta.Constraints.positive",
+            "delta.columnMapping.mode", "delta.enableRowTracking",
             "delta.dataSkippingStatsColumns", "delta.randomizeFilePrefixes", "delta.next",
         )
     ),

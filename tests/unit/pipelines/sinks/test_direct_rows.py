@@ -4,6 +4,7 @@ Spark does, to write files, pyarrow does here.
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
 from pipelines.model.direct_merge import Fold
 from pipelines.sinks import direct_rows
 from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.delta import OpenDelta
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.direct_rows import DirectRows
 from pipelines.sinks.direct_table import DirectTable, FailedError, LocalFiles, NotDirectError
@@ -59,6 +61,8 @@ class Run:
             files=LocalFiles(),  # type: ignore[arg-type]
         )
         self.direct = DirectRows(str(path), fold)
+        self.write: Callable[..., Any] = self.direct.write
+        """Commits a batch."""
         if not self.chain.is_there():
             assert self.direct.create(FIELDS, {})
         self.chain.load()
@@ -88,7 +92,7 @@ class Run:
             end=TopicOffsets(ends={PARTITION: first + count}, topic_ids={}),
             txn_version=tip.txn_version + 1 if isinstance(tip, Tip) else 1,
         )
-        self.direct.write(self.chain, ROWS, commit, 0, {})
+        self.write(self.chain, ROWS, commit, 0, {})
 
 
 def counts(path: Path) -> Counter[str]:
@@ -224,6 +228,47 @@ def test_a_failure_of_delta_rs_leaves_the_batch_to_spark(
     with pytest.raises(FailedError, match="in Rust"):
         run.batch(2)
     assert run.end == 4
+
+
+def test_a_log_that_cannot_be_read_after_the_commit_ends_the_run(
+    begin: Callable[[str], Run], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Spark would not get the number of a commit that is there, as if another run had made it."""
+    run = begin("run")
+    run.batch(4)
+    method = "add" if run.direct._fold is None else "merge"
+    real = getattr(DirectTable, method)
+
+    def fails(*_: Any) -> str:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    def made(self: Any, *arguments: Any) -> None:
+        real(self, *arguments)
+        monkeypatch.setattr(LocalFiles, "read_text", fails)
+
+    monkeypatch.setattr(DirectTable, method, made)
+    sink: Any = SimpleNamespace(name="s")
+    opened = OpenDelta(sink, run.chain, None, direct=run.direct)  # type: ignore[arg-type]
+    run.write = lambda chain, *batch: opened.commit(*batch, span=None)
+    with pytest.raises(OSError, match="too many open files"):
+        run.batch(3)
+
+    monkeypatch.undo()
+    assert counts(tmp_path / "t") == Counter(map(key_of, range(7)))
+
+
+def test_a_hint_that_cannot_be_written_does_not_end_the_run(
+    begin: Callable[[str], Run], tmp_path: Path, monkeypatch: Any
+) -> None:
+    run = begin("run")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(LocalFiles, "write_text", full)
+    run.batch(4)
+    run.batch(3)
+    assert counts(tmp_path / "t") == Counter(map(key_of, range(7)))
 
 
 def test_a_batch_without_rows_has_its_offsets(begin: Callable[[str], Run], tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 """What a follower asks a leader for, and which answers count."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, Fatal
+from josefine_broker.engine.partition.leader_session import SESSION_EPOCH_MAX, LeaderSession
 from josefine_broker.engine.partition.replica_fetch import (
     TRANSITIONS,
     Copy,
@@ -263,3 +265,58 @@ def test_failure_while_a_log_is_not_synced_pauses_its_partition() -> None:
     assert named(request) == {}
     _, request = fetcher.request(LIMITS.backoff_ms, 7)
     assert named(request) == {0: 0}
+
+
+def test_rounds_of_one_partition_are_what_answer_and_next_request_are() -> None:
+    """`goes_on` in place of `hear`, `moved` and `request`."""
+    usual, short = opened(A, B), opened(A, B)
+    for each in (usual, short):
+        each.moved(A, 5, 0, 0)
+    number, _ = usual.request(0, 7)
+    assert short.request(0, 7)[0] == number
+    for offset in range(6, 10):
+        ((copy, _),) = usual.hear(number, answer(0), 0)
+        usual.moved(copy.key, offset, 0, 0)
+        expected, request = usual.request(0, 7)
+
+        copy = next(each for each in short if each.key == A)
+        assert short.is_alone(copy, number)
+        assert short.goes_on(copy, offset) == (expected, request.session_epoch, offset)
+        copy.leaders_high_watermark = 5
+        assert list(short) == list(usual)
+        number = expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda fetcher: fetcher.moved(B, 3, 0, 0),
+        lambda fetcher: fetcher.pause(B, 100),
+        lambda fetcher: fetcher.forget(B),
+        lambda fetcher: fetcher.moved(A, 6, 0, 0),
+        lambda fetcher: fetcher.leader_lost(0),
+    ],
+    ids=["another moved", "another paused", "another left", "it moved", "lost"],
+)
+def test_a_round_of_one_partition_ends_when_anything_else_is_to_be_asked(
+    change: Callable[[ReplicaFetcher], None],
+) -> None:
+    fetcher = opened(A, B)
+    fetcher.moved(A, 5, 0, 0)
+    number, _ = fetcher.request(0, 7)
+    copy, other = fetcher
+    assert fetcher.is_alone(copy, number)
+    assert not fetcher.is_alone(other, number)
+    assert not fetcher.is_alone(copy, number - 1)
+
+    change(fetcher)
+
+    assert not fetcher.is_alone(copy, number)
+
+
+def test_the_epoch_of_a_session_never_becomes_that_of_a_new_one_again() -> None:
+    session = LeaderSession()
+    session.on_opened(9)
+    session.epoch = SESSION_EPOCH_MAX
+    session.advance()
+    assert (session.epoch, session.is_full) == (1, False)

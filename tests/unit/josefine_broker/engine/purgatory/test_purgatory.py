@@ -48,6 +48,29 @@ def test_wake_completes_and_forgets() -> None:
     assert len(table) == 0
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_an_urgent_answer_is_sent_from_within_the_event_or_else_later(is_sent: bool) -> None:
+    table, order = ParkedRequests(), []
+    waiting, other = Waiting(100), Waiting(100)
+
+    def send_now(parked: Parked) -> bool:
+        order.append(f"now, {parked.response}")
+        return is_sent
+
+    waiting.send_now = send_now
+    waiting.on_done = lambda _: order.append("later")
+    other.on_done = lambda _: order.append("the other")
+    table.park(waiting, partitions=[A])
+    table.park(other, partitions=[A])
+
+    table.wake(A, 0)
+    assert order == ["now, woken"]
+    table.run_completed()
+
+    assert order == ["now, woken", "the other"] if is_sent else ["now, woken", "later", "the other"]
+    assert waiting.send_now is None
+
+
 def test_an_answered_request_goes_without_the_collector() -> None:
     table = ParkedRequests()
     waiting = Waiting(100)
@@ -66,6 +89,41 @@ def test_an_answered_request_goes_without_the_collector() -> None:
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_an_answered_request_does_not_stay_until_its_deadline() -> None:
+    """Nor its answer, which may be large, after one that waits and is due earlier."""
+    table = ParkedRequests()
+    first, waiting = Waiting(50), Waiting(100)
+    table.park(first, partitions=[B])
+    table.park(waiting, partitions=[A])
+    gone = weakref.ref(waiting)
+    gc.disable()
+    try:
+        table.wake(A, 0)
+        table.run_completed()
+        assert waiting.answers == ["woken"]
+        del waiting
+
+        assert gone() is None
+        assert table.next_deadline_ms() == 50
+    finally:
+        gc.enable()
+
+
+def test_a_request_that_waits_again_has_its_new_deadline() -> None:
+    table = ParkedRequests()
+    waiting = Waiting(50)
+    table.park(waiting)
+    table.forget(waiting)
+    waiting.deadline_ms = 100
+    table.park(waiting)
+
+    assert table.next_deadline_ms() == 100
+    table.tick(50)
+    assert not waiting.done
+    table.tick(100)
+    assert waiting.done
 
 
 def test_wake_of_another_key_changes_nothing() -> None:

@@ -13,7 +13,7 @@ import uvloop
 
 from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.engine.purgatory.purgatory import Hangup
-from josefine_broker.host.net.connection import SEND_BUFFERS_MAX
+from josefine_broker.host.net.connection_host import SEND_BUFFERS_MAX
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.wire.codec import RequestHeader, decode_response
 from tests.unit.josefine_broker.host.serving import Held, Serving, groups_answer, serving, until

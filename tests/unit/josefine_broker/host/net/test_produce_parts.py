@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from josefine_broker.api.produce import refuse_late, refuse_parts
 from josefine_broker.api.table import SERVED
-from josefine_broker.base.errors import ErrorCode
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.context import Context, RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.replicas.plain_batches import append_alone, append_groups, is_open
@@ -34,6 +34,7 @@ from josefine_broker.wire.codec import (
     encode_response,
     parse_request_header,
 )
+from tests.support.garbage import alive, uncollected
 from tests.unit.josefine_broker.api.replicas import Replicas
 from tests.unit.josefine_broker.api.world import LISTENER, NOW_MS, World
 from tests.unit.josefine_broker.engine.replicas.test_plain_batches import facts
@@ -135,6 +136,9 @@ class Turn(General):
 
     def release(self) -> None:
         self.released += 1
+
+    def send_now(self, place: object, answer: object) -> bool:
+        return False
 
     def abort(self) -> bool:
         raise AssertionError("the turn failed")
@@ -445,7 +449,10 @@ def test_a_disk_that_fills_up_within_a_request_refuses_the_rest_of_its_batches()
         world.files.space_bytes = used + len(good) + 10
     frame = frame_with([("orders", [(0, good), (1, good)]), ("other", [(0, good)])])
 
-    turn.serve_together([memoryview(bytearray(frame))])
+    with uncollected():
+        turn.serve_together([memoryview(bytearray(frame))])
+        # Its error would keep the frame until the collector comes.
+        assert not alive(KafkaError)
     general.serve(frame)
 
     assert turn.codes(7) == [ErrorCode.none, *[ErrorCode.kafka_storage_error] * 2]

@@ -18,7 +18,8 @@ from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.engine.replicas.plain_batches import Stored, Wait
-from josefine_broker.host.net.connection import SEND_BUFFERS_MAX, Connection
+from josefine_broker.host.net.connection import Connection
+from josefine_broker.host.net.connection_host import SEND_BUFFERS_MAX
 from josefine_broker.host.net.dispatch import Peer
 from josefine_broker.host.net.produce_turn import REQUESTS_MAX
 from josefine_broker.records.plain_produce import Key, PlainRequest, compiled

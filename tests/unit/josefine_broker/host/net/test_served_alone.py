@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from josefine_broker.base.errors import Fatal
+from josefine_broker.base.errors import ErrorCode, Fatal, KafkaError
 from josefine_broker.engine.replicas.committing import Together
 from josefine_broker.host.net.produce_turn import ProduceTurn, Staging
 from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
@@ -114,6 +114,41 @@ def test_an_answer_that_waits_for_replicas_keeps_its_place(staged: list[int]) ->
             log.commits[0].complete(Together(2))
             assert await numbers(client, PRODUCE, PRODUCE) == [2, 3]
             assert sum(server.metrics.api("Produce").buckets) == 3
+
+    on_uvloop(scenario)
+
+
+def test_an_answer_that_waits_alone_is_sent_from_within_the_event() -> None:
+    async def scenario() -> None:
+        async with replicated() as (log, server):
+            client, stats = await server.connect(), server.metrics.connections
+
+            async def waits(count: int) -> None:
+                await until(lambda: len(log.commits) == count, "it waits")
+
+            for n in range(3):
+                client.writer.write(plain(n, index=1))
+                await waits(n + 1)
+                before = stats.bytes_out
+                log.commits[n].complete(Together(n + 1))
+                assert stats.bytes_out > before
+                assert await numbers(client, PRODUCE) == [n]
+            assert sum(server.metrics.api("Produce").buckets) == 3
+            # Not if it is refused, or not the only one.
+            client.writer.write(plain(3, index=1))
+            await waits(4)
+            before = stats.bytes_out
+            late = KafkaError(ErrorCode.request_timed_out)
+            log.commits[3].complete(Together(3, late))
+            assert stats.bytes_out == before
+            part = decode_response(PRODUCE, VERSION, await client.frame())[1].topics[0].partitions
+            assert part[0].error_code == ErrorCode.request_timed_out.value
+            client.writer.write(plain(4, index=1) + plain(5, index=1))
+            await until(lambda: log.end_offset == 6, "both wait")
+            before = stats.bytes_out
+            log.commits[4].complete(Together(6))
+            assert stats.bytes_out == before
+            assert await numbers(client, PRODUCE, PRODUCE) == [4, 5]
 
     on_uvloop(scenario)
 

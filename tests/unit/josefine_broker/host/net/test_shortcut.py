@@ -1,4 +1,5 @@
-"""The dispatcher's shortcut: tried first, counted, and left out where it has no answer."""
+"""The dispatcher's shortcuts: tried first, each for its API, counted, and left out where they have
+no answer."""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ import pytest
 
 from josefine_broker.engine.purgatory.purgatory import Encoded
 from josefine_broker.host.metrics import Metrics
-from josefine_broker.host.net.dispatch import Buffers, Dispatcher, Peer, Route, Waiting
+from josefine_broker.host.net.dispatch import (
+    Buffers,
+    DisconnectError,
+    Dispatcher,
+    Peer,
+    Route,
+    Waiting,
+)
 from josefine_broker.wire.codec import decode_response, encode_request, parse_request_header
 from josefine_broker.wire.entities import list_groups
 from tests.unit.josefine_broker.host.serving import GROUPS, Held, groups_answer, refuse
@@ -34,7 +42,7 @@ def dispatcher_of(
     )  # fmt: skip
     return Dispatcher(
         {GROUPS: route}, lambda: None, metrics.connections,
-        shortcut=(shortcut, metrics.api("Fetch")),
+        shortcuts={GROUPS: (shortcut, metrics.api("Fetch"))},
     )  # fmt: skip
 
 
@@ -61,6 +69,27 @@ def test_a_request_takes_its_route_only_where_the_shortcut_has_no_answer() -> No
     assert served == ["other"]
     assert sum(metrics.api("Fetch").buckets) == 1
     assert sum(metrics.api("ListGroups").buckets) == 1
+
+
+def test_what_fails_on_a_request_like_the_last_one_is_logged_and_leaves_it_to_its_route(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def again(frame: memoryview, _peer: Peer) -> Waiting | None:
+        raise RuntimeError("boom")
+
+    dispatcher = Dispatcher({}, lambda: None, Metrics().connections, again=again)
+    with caplog.at_level(logging.ERROR):
+        assert dispatcher.serve_again(ask("text"), PEER) is None
+    assert [each.message for each in caplog.records] == ["shortcut failed"]
+
+
+def test_a_shortcut_is_for_one_api_and_a_frame_without_a_key_is_malformed() -> None:
+    metrics = Metrics()
+    dispatcher = dispatcher_of(metrics, lambda _frame, _peer: [b"answer"], lambda *_: None)
+    for frame in (b"", b"\0", b"\1" + bytes((GROUPS,)), b"\0\7", bytes((GROUPS, 0))):
+        with pytest.raises(DisconnectError):
+            dispatcher.serve(memoryview(frame), PEER)
+    assert sum(metrics.api("Fetch").buckets) == 0
 
 
 def test_a_request_whose_shortcut_fails_is_served_by_its_route(

@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 import ssl
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import uvloop
 from josefine_broker.base.security import SecretPlace
 from josefine_broker.base.tls_files import TlsError, reason_of
 from josefine_broker.host.net.acceptor import Acceptor
+from josefine_broker.host.net.connection import Connection
 from josefine_broker.host.net.tls import (
     JOIN_BYTES_MAX,
     PIECE_BYTES,
@@ -25,7 +27,9 @@ from josefine_broker.host.net.tls import (
     write_tls,
 )
 from tests.support.certificates import Authority, Identity
+from tests.support.garbage import uncollected
 from tests.support.waiting import wait_until_async
+from tests.unit.josefine_broker.host.serving import serving
 
 TIMEOUT_S = 20.0
 
@@ -149,7 +153,12 @@ class Echo(asyncio.Protocol):
 class Served:
     """An echo behind TLS; `failures` are the reasons of handshakes that came to nothing."""
 
-    def __init__(self, settings: TlsSettings, authority: Authority) -> None:
+    def __init__(
+        self,
+        settings: TlsSettings,
+        authority: Authority,
+        protocol: Callable[[], asyncio.BaseProtocol] = Echo,
+    ) -> None:
         self.tls = Tls(settings, {})
         self.failures: list[str] = []
         listening = socket.socket()
@@ -159,7 +168,7 @@ class Served:
         self._acceptor = Acceptor(
             "SSL",
             listening,
-            Echo,
+            protocol,
             tls=self.tls,
             on_handshake_failed=lambda _client, error: self.failures.append(reason_of(error)),
         )
@@ -171,9 +180,12 @@ class Served:
     async def __aexit__(self, *_: object) -> None:
         self._acceptor.close()
 
-    async def answers(self) -> bool:
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context(cafile=self._authority.certificate)
-        reader, writer = await asyncio.open_connection("localhost", self.port, ssl=context)
+        return await asyncio.open_connection("localhost", self.port, ssl=context)
+
+    async def answers(self) -> bool:
+        reader, writer = await self.connect()
         writer.write(b"served")
         answer = await reader.readexactly(6)
         writer.close()
@@ -217,6 +229,33 @@ def test_oldest_handshake_gives_way_when_there_are_too_many(
                 each.close()
 
     uvloop.run(asyncio.wait_for(scenario(), TIMEOUT_S))
+
+
+class Watched(Connection):
+    """One that may have weak references."""
+
+
+def test_lost_connection_goes_without_the_collector(own: Identity, authority: Authority) -> None:
+    """A cycle would hold 50 KB of buffers."""
+
+    async def scenario() -> None:
+        async with serving(lambda *_: None) as plain:
+            host, made = plain.server._host, list[weakref.ref[Watched]]()
+
+            def protocol() -> Watched:
+                connection = Watched(host, "SSL", lambda each: True, lambda each: None)
+                made.append(weakref.ref(connection))
+                return connection
+
+            async with Served(settings_of(own), authority, protocol) as served:
+                with uncollected():
+                    _, writer = await served.connect()
+                    await wait_until_async(lambda: bool(made), 5, "connected")
+                    writer.close()
+                    await wait_until_async(lambda: made[0]() is None, 5, "freed")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
 
 
 @pytest.mark.parametrize(

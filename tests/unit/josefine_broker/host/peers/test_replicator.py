@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from josefine_broker.api.table import API_VERSIONS
 from josefine_broker.base.errors import CorruptData, KafkaError
 from josefine_broker.client.cluster import Address
 from josefine_broker.client.io_asyncio_protocol import ProtocolConnection
-from josefine_broker.compose.routes import routes
+from josefine_broker.compose.routes import produce_turn, routes, shortcuts
 from josefine_broker.engine.metadata.image import Endpoint
 from josefine_broker.engine.partition.replica_fetch import FetchLimits
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.following import hear
+from josefine_broker.engine.replicas.following_next import NextBatches, next_batches
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
 from josefine_broker.host.net.connection_host import ConnectionLimits, Host
@@ -29,6 +31,7 @@ from josefine_broker.host.net.dispatch import Dispatcher
 from josefine_broker.host.net.server import Bound, Server
 from josefine_broker.host.peers.replicator import Replicator
 from josefine_broker.host.ticker import Ticker
+from josefine_broker.records.plain_produce import compiled
 from josefine_broker.wire.apis import FETCH
 from josefine_broker.wire.codec import encode_request
 from josefine_broker.wire.fetch import FetchRequest
@@ -62,10 +65,12 @@ class Net(Replicas):
     async def serve(self, broker_id: int) -> None:
         ctx, metrics = self.ctx[broker_id], Metrics()
         ticker = Ticker(self.clock, ctx.parked, (), self.fatal.append)
+        tracing: Any = SimpleNamespace(dispatcher=Dispatcher)  # which traces nothing
         dispatcher = Dispatcher(
             routes(ctx, metrics),
             API_VERSIONS.unsupported_version,
             metrics.connections,
+            **shortcuts(ctx, metrics, tracing),
         )
         host = Host(
             dispatcher=dispatcher,
@@ -80,6 +85,7 @@ class Net(Replicas):
             forget=ctx.parked.cancel,
             on_fatal=self.fatal.append,
             monotonic_ms=self.clock.monotonic_ms,
+            turn=produce_turn(ctx, metrics, tracing, self.fatal.append, ticker.answering),
         )
         server = Server(host, connections_max=100, idle_timeout_ms=60_000)
         listening = self.sockets.pop(broker_id, None) or _listening(self.ports[broker_id])
@@ -97,6 +103,7 @@ class Net(Replicas):
             FetchLimits(wait_ms=100),
             LISTENER,
             self.fatal.append,
+            new_rounds=partial(next_batches, ctx),
         )
         self.replicators[broker_id] = replicator
         replicator.image_changed()
@@ -147,6 +154,47 @@ def test_records_reach_the_followers_and_acks_all_is_answered() -> None:
             await wait_until_async(lambda: waiting.done, TIMEOUT_S, "acks=all")
             assert result_of(waiting).error_code == 0
             assert cluster.records(1) == cluster.records(2) == cluster.records(3)
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(compiled is None, reason="not compiled for this platform")
+def test_a_follower_asks_for_the_next_record_before_it_finishes_with_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what it asks for acknowledges this one: the high watermark follows."""
+    order: list[str] = []
+    again: list[bool] = []
+    ask, finish = ProtocolConnection.ask, NextBatches.finish
+    serve_again = Dispatcher.serve_again
+
+    def asked(connection: ProtocolConnection, *args: Any) -> None:
+        order.append("ask")
+        ask(connection, *args)
+
+    def finished(rounds: NextBatches) -> None:
+        order.append("finish")
+        finish(rounds)
+
+    def served_again(dispatcher: Dispatcher, *args: Any) -> Any:
+        waiting = serve_again(dispatcher, *args)
+        again.append(waiting is not None)
+        return waiting
+
+    monkeypatch.setattr(Dispatcher, "serve_again", served_again)
+    monkeypatch.setattr(ProtocolConnection, "ask", asked)
+    monkeypatch.setattr(NextBatches, "finish", finished)
+
+    async def main() -> None:
+        async with net(2) as cluster:
+            cluster.create(replicas=((1, 2),), min_insync_replicas="2")
+            for _ in range(5):
+                order.clear()
+                waiting = cluster.produce(1, b"a", timeout_ms=60_000)
+                await wait_until_async(lambda waiting=waiting: waiting.done, TIMEOUT_S, "acks=all")
+            assert order[:2] == ["ask", "finish"]
+            assert again[-1]  # the leader knows most of what it is asked
+            assert cluster.records(1) == cluster.records(2)
 
     asyncio.run(main())
 

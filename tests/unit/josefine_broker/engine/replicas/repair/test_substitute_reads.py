@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from josefine_broker.engine.coordinators.share_partitions_host import LedShare, Room, acquire
+from josefine_broker.engine.coordinators.share_batches import Room
+from josefine_broker.engine.coordinators.share_partitions_host import LedShare, acquire
 from josefine_broker.engine.groups.share.config import ShareConfig
 from josefine_broker.engine.groups.share.partition import SharePartition
 from josefine_broker.engine.groups.share.values import Limits, ShareKey, ShareState
