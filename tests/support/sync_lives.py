@@ -23,6 +23,13 @@ def live(start: Start, rng: Random) -> None:
     asyncio.run(_live(start, rng))
 
 
+async def _turn() -> None:
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
 async def _live(start: Start, rng: Random) -> None:
     failed: list[BaseException] = []
     pipes = open_pipes(asyncio.get_running_loop(), failed.append, start)
@@ -59,10 +66,10 @@ async def _live(start: Start, rng: Random) -> None:
                 pipes.wait(number)
                 assert nth in ended
             elif chance < 0.4:
-                await asyncio.sleep(0)
+                await _turn()
         pipes.flush()
         await pipes.stop()
-        await asyncio.sleep(0)  # what was waited for is done a turn later
+        await _turn()  # what was waited for is done a turn later
         assert ended == wanted
         assert sorted(done) == sorted(wanted)
         for place, data in written.items():

@@ -81,7 +81,7 @@ class SyncPipes:
 
     __slots__ = (
         "_has_ended", "_is_stopped", "_is_taking", "_loop", "_number", "_on_error", "_owner",
-        "_requests", "_results", "_running", "_sent", "_waiting", "within",
+        "_requests", "_results", "_running", "_waiting", "within",
     )  # fmt: skip
 
     def __init__(
@@ -96,9 +96,7 @@ class SyncPipes:
         self._owner = os.getpid(), get_ident()
         self._running: dict[int, tuple[Ended, Job]] = {}
         self._waiting: deque[bytes] = deque()
-        """Requests that no thread has yet,"""
-        self._sent = 0
-        """and how many they have."""
+        """Requests of those syncs that the threads do not have yet."""
         self._number = 0
         self._is_taking = False
         self._is_stopped = False
@@ -128,14 +126,16 @@ class SyncPipes:
 
     def _send(self) -> None:
         waiting = self._waiting
-        while waiting and (count := min(AT_ONCE_MAX - self._sent, len(waiting))):
+        while waiting:
+            count = min(AT_ONCE_MAX - len(self._running) + len(waiting), len(waiting))
+            if not count:
+                return
             try:
                 os.write(self._requests, b"".join(islice(waiting, count)))
             except (BlockingIOError, BrokenPipeError):
                 return  # a result makes room; or the end of all results comes
             for _ in range(count):
                 waiting.popleft()
-            self._sent += count
 
     def _take(self) -> None:
         """Results have arrived."""
@@ -161,7 +161,6 @@ class SyncPipes:
             return self._end_all()
         found = []
         for elapsed_ns, number, error, has_entry in _RESULT.iter_unpack(data):
-            self._sent -= 1
             found.append(self._end(number, error, elapsed_ns, has_entry=bool(has_entry)))
         return found
 

@@ -25,6 +25,7 @@ from josefine_broker.host.disk.sync_pipes import (
     open_pipes,
 )
 from josefine_broker.host.disk.synced_mark import NO_ENTRY, NOTHING_KNOWN, Entry
+from josefine_broker.host.disk.syncer import Syncer
 from josefine_broker.records.structure import FOLDER
 from tests.support.sync_lives import live
 
@@ -62,6 +63,7 @@ class Syncs:
         pipes = open_pipes(asyncio.get_running_loop(), self.errors.append, start)
         assert pipes is not None
         self.pipes: SyncPipes = pipes
+        self._syncer: Syncer = pipes
         self.ended: list[tuple[int, int, bool]] = []
         self.done: list[int] = []
         self._news = asyncio.Event()
@@ -81,7 +83,7 @@ class Syncs:
             self.done.append(nth)
             self._news.set()
 
-        return self.pipes.submit(fd, entry, ended, done)
+        return self._syncer.submit(fd, entry, ended, done)
 
     async def all_done(self) -> None:
         async with asyncio.timeout(30):
