@@ -202,6 +202,24 @@ def test_commit_that_is_late_is_known_when_it_is_committed(
     assert fetch(cluster, 1) == (ErrorCode.none, [7])
 
 
+def test_late_commit_does_not_replace_a_newer_one(stable_cluster: tuple[Replicas, Any]) -> None:
+    """Cluster simulation, seed 400324: the first one had timed out before both were committed, and
+    was applied behind the second."""
+    cluster, joined = stable_cluster
+    send_commit(At(cluster, 1), 6, joined, group_instance_id="i")  # in a fetch of its own
+    late = send_commit(At(cluster, 1), 7, joined, group_instance_id="i")
+    cluster.advance(3_000)
+    newer = send_commit(At(cluster, 1), 8, joined, group_instance_id="i")
+    cluster.advance(2_000)
+    assert code_of(late) is ErrorCode.coordinator_not_available
+    assert not newer.done
+
+    cluster.run()
+
+    assert code_of(newer) is ErrorCode.none
+    assert fetch(cluster, 1) == (ErrorCode.none, [8])
+
+
 def test_commit_whose_client_is_gone_is_known_when_it_is_committed(
     stable_cluster: tuple[Replicas, Any],
 ) -> None:
