@@ -69,12 +69,13 @@ def fetch_for_follower(
     request = decode_replica_request(header, frame)
     if request is None:
         return None
-    usual = _usual_of(ctx, frame, header, sender, request)
-    if usual is not None:
+    session = ctx.clients.sessions.get(request.session_id)
+    usual = None if session is None else _usual_of(ctx, frame, header, sender, request, session)
+    if session is not None and usual is not None:
         offset = request.topics[0].partitions[0].fetch_offset
-        caught_up = _wait(usual, header.correlation_id, request.session_epoch, offset)
+        caught_up = _wait(usual, session, header.correlation_id, request.session_epoch, offset)
         if caught_up is not None:
-            usual.session.usual = usual
+            session.usual = usual
             return header, caught_up
     answer = handle(header, request)
     if isinstance(answer, Parked):
@@ -100,7 +101,6 @@ class _Usual(NamedTuple):
     image: MetadataImage
     repeated: RepeatedRequest | None
     """None: the request before was for another partition."""
-    session: FetchSession
     tp: PartitionKey
     hosted: HostedPartition
     header: RequestHeader
@@ -115,7 +115,12 @@ class _Usual(NamedTuple):
 
 
 def _usual_of(
-    ctx: Context, frame: memoryview, header: RequestHeader, sender: Sender, request: FetchRequest
+    ctx: Context,
+    frame: memoryview,
+    header: RequestHeader,
+    sender: Sender,
+    request: FetchRequest,
+    session: FetchSession,
 ) -> _Usual | None:
     """None: the request does not wait, or names no partition, or names none that is hosted here."""
     if (
@@ -127,15 +132,14 @@ def _usual_of(
     _, topic_id, (part,) = request.topics[0]
     assert topic_id is not None, "a follower names topics by id"
     tp = (ctx.image.topic_names.get(topic_id, ""), part.index)
-    session, hosted = ctx.clients.sessions.get(request.session_id), ctx.hosted.partitions.get(tp)
-    broker = ctx.image.brokers.get(request.replica_id)
-    if session is None or hosted is None or broker is None or broker.epoch != request.replica_epoch:
+    hosted, broker = ctx.hosted.partitions.get(tp), ctx.image.brokers.get(request.replica_id)
+    if hosted is None or broker is None or broker.epoch != request.replica_epoch:
         return None
     size_max = min(part.max_bytes, request.max_bytes, ctx.settings.fetch.bytes_max)
     key, before = (topic_id, part.index), session.usual
     is_repeated = type(before) is _Usual and before.key == key
     repeated = RepeatedRequest(frame) if is_repeated else None
-    found = ctx, sender, ctx.image, repeated, session, tp, hosted, header, request
+    found = ctx, sender, ctx.image, repeated, tp, hosted, header, request
     return _new(_Usual, (*found, key, topic_id.bytes, part, size_max))
 
 
@@ -143,19 +147,23 @@ def fetch_again(ctx: Context, frame: memoryview, sender: Sender) -> "CaughtUp | 
     """The same for a request that is like the one before; `sender` must have no other under way.
     None: nothing was done."""
     session = ctx.clients.sessions.get(session_of(frame))
-    usual = None if session is None else session.usual
+    if session is None:
+        return None
+    usual = session.usual
     if type(usual) is not _Usual or usual.repeated is None:
         return None
     if usual.sender is not sender or usual.image is not ctx.image:
         return None
     numbers = usual.repeated.read(frame)
-    return None if numbers is None else _wait(usual, *numbers)
+    return None if numbers is None else _wait(usual, session, *numbers)
 
 
-def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "CaughtUp | None":
+def _wait(
+    usual: _Usual, session: FetchSession, correlation_id: int, epoch: int, offset: int
+) -> "CaughtUp | None":
     """Accept the request of a follower in sync that has the whole log of the one partition that it
     names, and no news to expect of others. None: nothing was done."""
-    ctx, sender, _, _, session, tp, hosted, header, request, key, _, part, _ = usual
+    ctx, sender, _, _, tp, hosted, header, request, key, _, part, _ = usual
     replica_id, sessions = request[0], ctx.clients.sessions
     cached = session.partitions.get(key)
     if (
@@ -186,7 +194,7 @@ def _wait(usual: _Usual, correlation_id: int, epoch: int, offset: int) -> "Caugh
     wanted = _new(Wanted, ("", key[0], asked))
     session.partitions[key] = _new(Cached, (wanted, NOTHING_SENT, cached.log_start_offset))
     sessions.begin_current(session, now_ms)
-    waiting = CaughtUp(usual, correlation_id, epoch, wanted, now_ms + request[1])
+    waiting = CaughtUp(usual, session, correlation_id, epoch, wanted, now_ms + request[1])
     ctx.parked.park(waiting, follower=replica_id)
     session.waiting = waiting
     if news.events != events:
@@ -235,16 +243,25 @@ class CaughtUp(Parked):
     """The fetch of a follower that has everything: any news of a partition it copies completes
     it."""
 
-    __slots__ = ("_correlation_id", "_epoch", "_usual", "_wanted", "is_answered_from_append")
+    __slots__ = (
+        "_correlation_id", "_epoch", "_session", "_usual", "_wanted", "is_answered_from_append",
+    )  # fmt: skip
 
     is_cut_short = is_urgent = True
 
     def __init__(
-        self, usual: _Usual, correlation_id: int, epoch: int, wanted: Wanted, deadline_ms: int
+        self,
+        usual: _Usual,
+        session: FetchSession,
+        correlation_id: int,
+        epoch: int,
+        wanted: Wanted,
+        deadline_ms: int,
     ) -> None:
         """`wanted`: the partition that it names."""
         super().__init__(deadline_ms)
         self._usual = usual
+        self._session = session
         self._correlation_id = correlation_id
         self._epoch = epoch
         self._wanted = wanted
@@ -262,7 +279,8 @@ class CaughtUp(Parked):
         if records is None:
             self.expire(now_ms)
             return True
-        ctx, _, _, _, session, _, hosted, _, _, key, raw, part, _ = self._usual
+        ctx, _, _, _, _, hosted, _, _, key, raw, part, _ = self._usual
+        session = self._session
         high_watermark, start = hosted.partition.high_watermark, hosted.log.log_start_offset
         session.waiting = None
         self.is_answered_from_append = True
@@ -280,7 +298,7 @@ class CaughtUp(Parked):
 
     def expire(self, now_ms: int) -> None:
         usual, header = self._usual, self.header
-        ctx, sender, session, (name, topic_id, part) = usual[0], usual[1], usual[4], self._wanted
+        ctx, sender, session, (name, topic_id, part) = *usual[:2], self._session, self._wanted
         if session.waiting is self:
             session.waiting = None
         info = RequestInfo(header, sender.principal, sender.address, sender.listener)
@@ -292,8 +310,8 @@ class CaughtUp(Parked):
     def _appended(self, now_ms: int) -> Buffer | None:
         """What was just appended to the one partition that has news. None: it must be looked
         for."""
-        ctx, _, _, _, session, tp, hosted, _, request, _, _, part, size_max = self._usual
-        news, partition = ctx.parked.followers, hosted.partition
+        ctx, _, _, _, tp, hosted, _, request, _, _, part, size_max = self._usual
+        session, news, partition = self._session, ctx.parked.followers, hosted.partition
         if len(news.grown) != 1 or tp not in news.grown:
             return None
         base_offset, records = news.grown[tp]
