@@ -50,8 +50,8 @@ GROUP_MUTANTS = [
     ),
     Mutant(
         breaks="an offset is known when it is committed",
-        function=offsets_topic._TakeIn.look,
-        old="if hosted.partition.high_watermark < end_offset:",
+        function=offsets_topic._TakeIn._look,
+        old="if hosted.partition.high_watermark < appended.end_offset:",
         new="if False:",
         faults=FAILOVERS,
     ),
