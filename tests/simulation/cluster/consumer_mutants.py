@@ -1,6 +1,5 @@
 """Wrong lines, one per rule of the consumer protocol (KIP-848) that matters: see mutants.py."""
 
-from josefine_broker.api import plain_heartbeats
 from josefine_broker.engine.coordinators import consumer_groups_host
 from josefine_broker.engine.groups.consumer import classic, reconciling, replay
 from josefine_broker.engine.groups.consumer.consumers import ConsumerGroups
@@ -42,13 +41,6 @@ CONSUMER_MUTANTS = [
         new="0",
         faults=FAILOVERS | CONSUMERS,
         seed=3,
-    ),
-    Mutant(
-        breaks="a member that reports nothing new is told what is committed",
-        function=plain_heartbeats._coordinates,
-        old="hosted.partition.high_watermark >= end_offset",
-        new="True",
-        faults=FAILOVERS | CONSUMERS,
     ),
     Mutant(
         breaks="the next coordinator knows what each member has",
