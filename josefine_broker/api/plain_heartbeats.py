@@ -146,9 +146,10 @@ def _consumer(key: bytes) -> _Beat | None:
     if found is None:
         return None
     header, request = found
+    # What it owns is no news: only a member that is not in its target's epoch is asked for that.
     news = (
         request.rack_id, request.subscribed_topic_names, request.subscribed_topic_regex,
-        request.server_assignor, request.topic_partitions,
+        request.server_assignor,
     )  # fmt: skip
     if _is_news(request, news) or request.rebalance_timeout_ms != -1:
         return None

@@ -411,11 +411,14 @@ COUNTED = (
     "plain fetch of a consumer",
     "plain fetch of a consumer waited",
     "plain answer to a follower",
+    "plain heartbeat",
+    "plain offset commit",
 )
 """What a run counts when it really happens; a fault that never does proves nothing."""
 
 COUNTED_OF_CONSUMERS = (
     "consumer assignment told",
+    "plain heartbeat of a consumer group",
     "consumer member left",
     "consumer member crashed",
     "consumer member stood still",

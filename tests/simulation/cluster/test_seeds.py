@@ -233,6 +233,7 @@ def test_no_mixture_of_faults_breaks_a_share_group(with_shares: Share) -> None:
     assert total.broken == []
     for what in (
         "record acquired again", "record finished", "share group settled", "plain share fetch",
+        "plain heartbeat of a share group",
         "dead letter committed", "mirror equal to its source",
     ):  # fmt: skip
         assert total.met[what] > 0, what

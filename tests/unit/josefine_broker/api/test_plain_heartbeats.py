@@ -207,6 +207,18 @@ def test_a_member_gets_what_another_one_had_with_its_next_heartbeat(kind: str) -
     assert len(answer.assignment.topic_partitions[0].partitions) == 3
 
 
+@pytest.mark.parametrize("indexes", [None, (), (0,), (0, 1, 2), (7,)])
+def test_a_member_may_report_what_it_owns(indexes: tuple[int, ...] | None) -> None:
+    twins = Groups()
+    twins.quiet(CONSUMER)
+    topic_id = twins.world.ctx.image.topics["orders"].topic_id
+    topic = consumer_shapes.TopicPartitions(topic_id=topic_id, partitions=indexes or ())
+    before = twins.plain.taken
+    answer = twins.beat(CONSUMER, topic_partitions=() if indexes is None else (topic,))
+    assert answer.error_code is ErrorCode.none
+    assert twins.plain.taken == before + 1
+
+
 def test_a_member_that_waits_for_partitions_takes_the_general_path() -> None:
     twins = Groups()
     twins.quiet(CONSUMER)
@@ -237,7 +249,6 @@ NEWS: list[tuple[str, dict[str, Any]]] = [
     (CONSUMER, {"subscribed_topic_names": ("orders",)}),
     (CONSUMER, {"subscribed_topic_regex": "o.*"}),
     (CONSUMER, {"server_assignor": "range"}),
-    (CONSUMER, {"topic_partitions": ()}),
     (CONSUMER, {"instance_id": "other"}),
     (CONSUMER, {"member_epoch": -2, "instance_id": "i"}),
     (SHARE, {"rack_id": "r"}),
