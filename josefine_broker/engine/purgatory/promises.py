@@ -80,6 +80,14 @@ class Pending(Protocol):
         ...
 
 
+def _nothing() -> object:
+    raise AssertionError("the request is answered")
+
+
+_NONE: dict[PartitionKey, list[Pending]] = {}
+"""What an answered request waits for. Never changed."""
+
+
 class AwaitEach(Parked):
     """A request answered by `build` once each of its `pending` parts is decided. An event of a
     partition checks that partition's parts; any other event checks all."""
@@ -99,6 +107,11 @@ class AwaitEach(Parked):
         """Start to wait for events of these partitions (and of broker liveness)."""
         parked.park(self, partitions=self._pending, brokers=brokers)
         return self
+
+    def complete(self, response: object) -> None:
+        super().complete(response)
+        # Both often refer to this request, and only the collector would free it.
+        self._build, self._pending = _nothing, _NONE
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         pending = self._pending

@@ -233,6 +233,7 @@ class LateGroup:
         """A connection of the group is gone."""
         self._left -= 1
         if not self._left:
+            self._members, self._parts = [], []
             self.owner.give_up(self.wait)
 
     def _send_now(self, token: Parked) -> bool:
@@ -253,10 +254,12 @@ class LateGroup:
 
     def _answer(self, token: Parked) -> None:
         """The wait is over. Called in a separate turn (`ParkedRequests.run_completed`)."""
-        response, members = token.response, self._members
+        response, members, in_parts = token.response, self._members, self._parts
+        # Taken: their places refer to this group, and only the collector would free them.
+        self._members, self._parts = [], []
         connections: dict[Releasing, None] = {}
         answered = len(members)
-        for connection, parts, number, end_offset in self._parts:
+        for connection, parts, number, end_offset in in_parts:
             if parts.settle(number, end_offset, response):
                 connections[connection] = None
                 answered += 1

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
-from josefine_broker.engine.replicas.committing import Appended
+from josefine_broker.engine.purgatory.purgatory import ParkedRequests
+from josefine_broker.engine.replicas.committing import Appended, AwaitTogether, Together
+from tests.support.garbage import alive, uncollected
 
 TP = ("t", 0)
 
@@ -84,3 +86,21 @@ def test_at_the_deadline_the_request_has_timed_out() -> None:
 )
 def test_only_without_other_replicas_an_append_commits_at_once(state, at_once: bool) -> None:
     assert Led(**state).appended.is_committed_at_once is at_once
+
+
+def test_requests_that_waited_together_go_without_the_collector() -> None:
+    """With the requests that wait, each of which may have what its connection has received."""
+    led, parked, answers = Led(), ParkedRequests(), list[object]()
+    ctx, hosted = led.appended.ctx, led.appended.hosted
+    ctx.cluster = SimpleNamespace(is_heard=True)  # type: ignore[assignment]
+    with uncollected():
+        waiting = AwaitTogether(ctx, TP, hosted, 10, 100)
+        waiting.on_done = lambda each: answers.append(each.response)
+        waiting.park(parked)
+        hosted.partition.high_watermark = 10
+        parked.wake(TP, 1)
+        parked.run_completed()
+        del waiting
+
+        assert answers == [Together(10)]
+        assert not alive(AwaitTogether)

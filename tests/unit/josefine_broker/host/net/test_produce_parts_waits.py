@@ -8,7 +8,9 @@ import pytest
 
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.engine.replicas.committing import Together
+from josefine_broker.host.net.late_answers import LateGroup, Later
 from josefine_broker.records.plain_produce import compiled
+from tests.support.garbage import alive, uncollected
 from tests.unit.josefine_broker.api.replicas import Replicas
 from tests.unit.josefine_broker.host.net.test_produce_parts import BATCHES, Turn, three
 from tests.unit.josefine_broker.plain_frames import frame_of, frame_with
@@ -41,6 +43,21 @@ def test_an_answer_waits_for_every_partition_and_has_the_error_of_each() -> None
     cluster.ctx[1].parked.run_completed()
     assert turn.codes(7) == [ErrorCode.none, ErrorCode.not_leader_or_follower]
     assert (turn.released, turn.counted) == (1, 1)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_waits_that_are_over_go_without_the_collector(is_answered: bool) -> None:
+    with uncollected():
+        cluster, turn = waiting()
+        if is_answered:
+            cluster.run()
+            cluster.ctx[1].parked.run_completed()
+            assert turn.codes(7) == [ErrorCode.none] * 2
+        else:
+            turn.slots[7].leave()
+        turn.slots.clear()
+        assert not alive(LateGroup)
+        assert not alive(Later)
 
 
 def test_batches_that_are_appended_one_by_one_wait_for_their_replicas() -> None:
