@@ -257,16 +257,18 @@ class DeltaChain:
         return self._attempts.commit(batch_id, write, look)
 
     def _own_after(self) -> LogEntry | None:
-        """The first own commit since the last read of the log, past those of others. Raises
-        StoppedError for a RESTORE: rows that this run has committed are gone with it, and a further
-        commit would hide that from the next start."""
+        """The first own commit since the last read of the log, past those of others. What comes
+        after it is read the next time: another run may have continued the chain there already.
+        Raises StoppedError for a RESTORE: rows that this run has committed are gone with it, and a
+        further commit would hide that from the next start."""
         entries = self._log.after(self._version)
+        own = next((entry for entry in entries if entry.txn_version is not None), None)
         if entries:
-            self._version = entries[-1].version
+            self._version = (own or entries[-1]).version
         if any(entry.operation == "RESTORE" for entry in entries):
             detail = "it was restored while it was written"
             raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
-        return next((entry for entry in entries if entry.txn_version is not None), None)
+        return own
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))
