@@ -26,9 +26,15 @@ from josefine_journal import store_files
 from josefine_journal.errors import Overtaken, StoreError, TopicWidened
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.ports import Batch
-from josefine_journal.store_commit import commit, has_deleted_rows
+from josefine_journal.store_commit import (
+    cleanup,
+    commit,
+    has_deleted_rows,
+    set_properties,
+    vacuum,
+)
 from josefine_journal.store_ends import NO_ROWS, StoredEnd, stored_end
-from josefine_journal.store_place import Place, Stamp, options_of, place_of, stamp_of
+from josefine_journal.store_place import Place, Stamp, options_of, place_of, stamp_of, text_of
 from josefine_journal.store_rows import SCHEMA, SCHEMA_VERSION, table_of
 from josefine_journal.store_snapshot import (
     DeltaSnapshot,
@@ -193,12 +199,7 @@ class DeltaStore:
         """Delete files that no version of the last hours contains; returns how many."""
         with self._lock:
             table = self._refreshed()
-            if table is None:
-                return 0
-            gone = table.vacuum(
-                retention_hours, dry_run=False, enforce_retention_duration=False, full=True
-            )
-            return len(gone)
+            return 0 if table is None else vacuum(table, retention_hours)
 
     # -- the table
 
@@ -302,8 +303,7 @@ class DeltaStore:
             if table is None:
                 return
             try:
-                properties = {PARTITIONS_KEY: str(count)}
-                table.alter.set_table_properties(properties, raise_if_not_exists=False)
+                set_properties(table, {PARTITIONS_KEY: str(count)})
             except CommitFailedError as error:
                 raise Overtaken(f"{self.path}: {error}") from error
             except DeltaError as error:
@@ -324,11 +324,11 @@ class DeltaStore:
         missing = [each for each in Schema.from_arrow(SCHEMA).fields if each.name not in there]
         try:
             if missing:
-                table.alter.add_columns(missing)
+                table.alter.add_columns(missing, post_commithook_properties=cleanup(table))
             if self._layout < SCHEMA_VERSION:
                 properties = {VERSION_KEY: str(SCHEMA_VERSION), MIGRATED_KEY: str(self._layout)}
                 properties |= self._count_property()
-                table.alter.set_table_properties(properties, raise_if_not_exists=False)
+                set_properties(table, properties)
             self._migrate_ends()
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
@@ -450,7 +450,9 @@ class DeltaStore:
             return end is not None and end.partition in without
 
         try:
-            commit(table, actions, transactions, conflicts)
+            commit(
+                table, actions, transactions, conflicts, entry=lambda at: text_of(self._entry(at))
+            )
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
@@ -25,8 +26,16 @@ from josefine_journal.entity_snapshots import Row, Saved, least
 from josefine_journal.errors import Overtaken, StoreError
 from josefine_journal.failpoints import nothing_fails
 from josefine_journal.merging import chosen
-from josefine_journal.store_commit import commit
-from josefine_journal.store_place import ObjectPlace, Place, options_of, place_of
+from josefine_journal.store_commit import commit, has_deleted_rows, vacuum
+from josefine_journal.store_place import (
+    ObjectPlace,
+    Place,
+    Stamp,
+    options_of,
+    place_of,
+    stamp_of,
+    text_of,
+)
 from josefine_journal.store_snapshot import PartFile
 
 FOLDER = "snapshots~"
@@ -49,7 +58,8 @@ SCHEMA = pa.schema(
 
 
 class SnapshotTable:
-    """The table of one topic. Thread-safe. Raises StoreError, OSError."""
+    """The table of one topic. Thread-safe. Raises StoreError, OSError; Overtaken for a row while
+    others change what files of the table depend on."""
 
     def __init__(
         self, root: Place | str, topic: str, *, at: Callable[[str], None] = nothing_fails
@@ -59,14 +69,16 @@ class SnapshotTable:
         self.at = at
         self._lock = threading.Lock()
         self._table: DeltaTable | None = None
+        self._checked: tuple[int, Stamp | None] = -1, None
+        """The version that was looked at, and the file stamp of its log entry: it shows that the
+        table was replaced by another."""
 
     def rows(self, key: str) -> list[Row]:
         """All rows of a journal that a merge has not removed."""
         with self._lock:
             table = self._refreshed()
             files = [] if table is None else _files(table)
-        found = (self._read(each, key) for each in files if each.may_have(key))
-        return [_row(row) for rows in found for row in rows.to_pylist()]
+        return [row for each in files if each.may_have(key) for row in self._read(each, key)]
 
     def put(self, row: Row, now_ms: int) -> None:
         """Commit a row; every later read finds it. Merges files if due."""
@@ -75,7 +87,7 @@ class SnapshotTable:
             self.at("before_files")
             file = self._written([row], now_ms)
             self.at("before_commit")
-            self._commit(table, [file], ())
+            self._commit(table, [file])
             self.at("after_commit")
         self._merge(now_ms)
 
@@ -83,20 +95,14 @@ class SnapshotTable:
         """Delete files that no version of the last hours contains; returns how many."""
         with self._lock:
             table = self._refreshed()
-            if table is None:
-                return 0
-            return len(
-                table.vacuum(
-                    retention_hours, dry_run=False, enforce_retention_duration=False, full=True
-                )
-            )
+            return 0 if table is None else vacuum(table, retention_hours)
 
     # -- files
 
-    def _read(self, file: PartFile, key: str) -> pa.Table:
+    def _read(self, file: PartFile, key: str | None = None) -> list[Row]:
         path = self.path / file.path
         try:
-            return _rows(path, filters=[("key", "=", key)])
+            return [_row(row) for row in _rows(path, key).to_pylist()]
         except (OSError, pa.ArrowInvalid) as error:
             raise StoreError(f"file {path} of snapshots cannot be read: {error}") from error
 
@@ -122,15 +128,13 @@ class SnapshotTable:
         """Merge once if due; deleted snapshots are removed by that."""
         with self._lock:
             table = self._refreshed()
-            assert table is not None, "a row was committed before"
-            files = _files(table)
+            files = [] if table is None else _files(table)
             old = chosen(files)
-            if not old:
+            if table is None or not old:
                 return
             number = (table.transaction_version("merges") or 0) + 1
             self.at("before_merge")
-            tables = [_rows(self.path / each.path) for each in old]
-            rows = [_row(row) for each in tables for row in each.to_pylist()]
+            rows = [row for each in old for row in self._read(each)]
             kept = least(rows, is_whole=len(old) == len(files))
             time_ms = min(each.first_offset for each in old)
             actions: list[AddAction | RemoveAction] = [
@@ -147,13 +151,19 @@ class SnapshotTable:
 
     def _refreshed(self) -> DeltaTable | None:
         """The table at its newest version; None: it does not exist."""
-        if self._table is not None and not self._entry(self._table.version()).exists():
-            self._table = None  # the log was cleaned up past the known version
+        version, stamp = self._checked
+        if self._table is not None and stamp_of(self._entry(version)) != stamp:
+            self._table = None  # the version's log entry was cleaned up, or the table was replaced
         try:
             if self._table is None:
-                self._table = self._opened()
+                self._table = DeltaTable(str(self.path), storage_options=options_of(self.path))
+                version = -1
             else:
                 self._table.update_incremental()
+            if self._table.version() != version:
+                self._check(self._table)
+                version = self._table.version()
+                self._checked = version, stamp_of(self._entry(version))
         except TableNotFoundError:
             self._table = None
         except (DeltaError, OSError) as error:
@@ -164,8 +174,9 @@ class SnapshotTable:
     def _entry(self, version: int) -> Place:
         return self.path / "_delta_log" / f"{version:020}.json"
 
-    def _opened(self) -> DeltaTable:
-        table = DeltaTable(str(self.path), storage_options=options_of(self.path))
+    def _check(self, table: DeltaTable) -> None:
+        """Raises StoreError for a table that is not to be read or written here: another program may
+        have changed the one that is open."""
         version = table.metadata().configuration.get(VERSION_KEY, "")
         if not version.isdigit():
             raise StoreError(f"{self.path} is a Delta table, but not a table of snapshots")
@@ -174,7 +185,11 @@ class SnapshotTable:
                 f"{self.path} has snapshots of version {version}; this program knows up to "
                 f"{VERSION}: use a newer one"
             )
-        return table
+        if has_deleted_rows(table):
+            raise StoreError(
+                f"snapshots {self.path}: another program deleted rows by deletion vectors, and "
+                "they are in the files still: restore the version before"
+            )
 
     def _created(self) -> DeltaTable:
         self.at("before_create")
@@ -198,10 +213,10 @@ class SnapshotTable:
         self,
         table: DeltaTable,
         actions: Sequence[AddAction | RemoveAction],
-        transactions: Sequence[Transaction],
+        transactions: Sequence[Transaction] = (),
     ) -> None:
         try:
-            commit(table, actions, transactions)
+            commit(table, actions, transactions, entry=lambda at: text_of(self._entry(at)))
         except CommitFailedError as error:
             raise Overtaken(f"{self.path}: {error}") from error
         except DeltaError as error:
@@ -211,11 +226,23 @@ class SnapshotTable:
         return StoreError(f"snapshots {self.path}: {error}")
 
 
-def _rows(path: Place, filters: Any = None) -> pa.Table:
-    """Raises OSError, and pyarrow.ArrowInvalid for a file that is not Parquet."""
-    if isinstance(path, ObjectPlace):
-        return pq.read_table(path.key, filters=filters, partitioning=None, filesystem=path.system)
-    return pq.read_table(path, filters=filters, partitioning=None)
+def _rows(path: Place, key: str | None = None) -> pa.Table:
+    """The rows of a file, or of one journal in it. Raises OSError, and pyarrow.ArrowInvalid for a
+    file that is not Parquet."""
+    is_far = isinstance(path, ObjectPlace)
+    source = path.opened() if isinstance(path, ObjectPlace) else pa.OSFile(str(path))
+    with source, pq.ParquetFile(source, pre_buffer=is_far) as file:
+        groups = [n for n in range(file.num_row_groups) if key is None or _may_have(file, n, key)]
+        rows = file.read_row_groups(groups, columns=SCHEMA.names, use_threads=False)
+    # In a file that it rewrites delta-rs has texts as Arrow's views, by which Arrow cannot filter.
+    rows = rows.select(SCHEMA.names).cast(SCHEMA)
+    return rows if key is None else rows.filter(pc.equal(rows["key"], key))
+
+
+def _may_have(file: pq.ParquetFile, group: int, key: str) -> bool:
+    column = file.schema_arrow.names.index("key")
+    known = file.metadata.row_group(group).column(column).statistics
+    return known is None or not known.has_min_max or known.min <= key <= known.max
 
 
 def _files(table: DeltaTable) -> list[PartFile]:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from josefine_journal.store_place import ObjectPlace, Place
+from josefine_journal.store_rows import FILE_SCHEMA
 
 GROUP_ROWS_MAX = 2_048
 GROUP_BYTES_MAX = 1024 * 1024
@@ -103,7 +104,7 @@ class StoreFile:
 
     def read(self, groups: Sequence[int], keys: Sequence[str], columns: Any = None) -> pa.Table:
         """The rows of these journals."""
-        rows = self._file.read_row_groups(list(groups), columns=columns, use_threads=False)
+        rows = _fitted(self._file.read_row_groups(list(groups), columns=columns, use_threads=False))
         wanted = pa.array(keys, pa.string())
         if len(keys) == 1:
             return rows.filter(pc.equal(rows["key"], keys[0]))
@@ -112,7 +113,7 @@ class StoreFile:
     def appends(self, key: str, begin_offset: int, begin: int) -> Iterator[pa.Table]:
         """The appends of one journal, in order, one row group at a time."""
         for group in self.groups_from(key, begin):
-            rows = self._file.read_row_group(group, use_threads=False)
+            rows = _fitted(self._file.read_row_group(group, use_threads=False))
             found = appends_of(rows, key, begin_offset, begin)
             if found.num_rows:
                 yield found
@@ -126,10 +127,17 @@ class StoreFile:
         if columns is not None and not set(columns) <= set(self._file.schema_arrow.names):
             return None
         wanted = None if columns is None else list(columns)
-        return self._file.read_row_group(number, columns=wanted, use_threads=False)
+        return _fitted(self._file.read_row_group(number, columns=wanted, use_threads=False))
 
     def everything(self) -> pa.Table:
-        return self._file.read(use_threads=False)
+        return _fitted(self._file.read(use_threads=False))
+
+
+def _fitted(rows: pa.Table) -> pa.Table:
+    """The store's columns with their types: in a file that it rewrites delta-rs has texts as
+    Arrow's views, by which Arrow cannot filter, and columns that others have added."""
+    fields = [field for field in FILE_SCHEMA if field.name in rows.schema.names]
+    return rows.select([field.name for field in fields]).cast(pa.schema(fields))
 
 
 def appends_of(rows: pa.Table, key: str, begin_offset: int, begin: int) -> pa.Table:

@@ -99,6 +99,17 @@ def stamp_of(place: Place) -> Stamp | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
+def text_of(place: Place) -> str | None:
+    """The text of a file; None if there is none. Raises OSError."""
+    try:
+        if isinstance(place, ObjectPlace):
+            with place.opened() as file:
+                return bytes(file.read()).decode()
+        return place.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+
+
 def options_of(place: Place) -> dict[str, str] | None:
     """The storage options of delta-rs; None on this machine."""
     return dict(place.options) if isinstance(place, ObjectPlace) else None

@@ -124,14 +124,16 @@ class ArchiveTable:
         """Look at the newest version. Raises DeltaError, OSError."""
         # Without offsets the next read looks again: an older version is not read after an error.
         self.offsets = TopicOffsets()
-        tip, _ = self._log.last_tip()
+        tip, newest = self._log.last_tip()
         self.looked_s = time.monotonic()
         self._starts.clear()  # retention moves them
         self._kept.clear()
         self._open.clear()
         try:
             options = dict(self._folder.options) or None
-            table = DeltaTable(self._folder.path, storage_options=options)
+            # That which has these offsets: a RESTORE may come between.
+            version = None if newest < 0 else newest
+            table = DeltaTable(self._folder.path, version, storage_options=options)
         except TableNotFoundError:
             self._files = []
             return

@@ -22,14 +22,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from josefine_journal import store_commit
-from josefine_journal.store_commit import has_deleted_rows
+from josefine_journal.store_commit import cleanup, has_deleted_rows
 from josefine_lake.config.table_topic import Evolution
 from josefine_lake.writer import compaction
 from josefine_lake.writer.changes import Changes
 from josefine_lake.writer.data_file import DataFile
 from josefine_lake.writer.durable import RECENT, sync_commits
 from josefine_lake.writer.evolution import Fit, fit
-from josefine_lake.writer.merge import INDEXED_BY_NAME, cleanup, write
+from josefine_lake.writer.merge import INDEXED_BY_NAME, write
 from josefine_lake.writer.rewrite import Rewrite
 from josefine_lake.writer.start import Found
 from josefine_lake.writer.vacuum import delete, expired
@@ -268,7 +268,7 @@ class ChainedTable:
                 new.copy(group)
         old = [each for group in groups for each in group]
         gone = [each.removed(at_ms, data_change=False) for each in old]
-        store_commit.commit(table, [*gone, *new.closed], hooks=cleanup(table))
+        store_commit.commit(table, [*gone, *new.closed], entry=self._text)
 
     def vacuum(self, retention_ms: int, within_ms: int) -> tuple[int, bool]:
         """Delete files that no version within the retention needs: how many, and whether all of

@@ -17,15 +17,13 @@ from deltalake import (
     ColumnProperties,
     CommitProperties,
     DeltaTable,
-    PostCommitHookProperties,
     Schema,
     WriterProperties,
 )
 
-from josefine_journal.store_commit import has_deleted_rows
+from josefine_journal.store_commit import cleanup, has_deleted_rows
 from josefine_lake.writer.changes import DELETED, Changes
 from josefine_lake.writer.upsert import merged
-from pipelines.model.direct_append import why_not_cleaned
 from pipelines.sinks.table_files import is_plain, stored_files
 
 if TYPE_CHECKING:
@@ -68,13 +66,6 @@ def write(
         commit_properties=properties,
         post_commithook_properties=cleanup(table),
     )
-
-
-def cleanup(table: DeltaTable) -> PostCommitHookProperties:
-    """Whether the log is cleaned up after a commit: not where delta-rs would do so by its default,
-    because it does not read the table's retention."""
-    is_read = not why_not_cleaned(table.metadata().configuration)
-    return PostCommitHookProperties(cleanup_expired_logs=None if is_read else False)
 
 
 def _is_by_delta_rs(table: DeltaTable) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from josefine_journal.log_retention import why_not_cleaned
 from pipelines.model.column_types import Type
 from pipelines.model.pipeline import Sink
 from pipelines.model.table_columns import Fields
@@ -37,15 +38,6 @@ FREE_PROPERTIES = {
     "delta.logRetentionDuration",
 }
 """Delta's properties that ask nothing of the files; names without `delta.` are the user's."""
-_DURATION = re.compile(r"interval \d{1,9} (second|minute|hour|day|week)s?", re.ASCII)
-_OBEYED = {
-    "delta.checkpointRetentionDuration": _DURATION,
-    "delta.deletedFileRetentionDuration": _DURATION,
-    "delta.enableExpiredLogCleanup": re.compile("true|false"),
-    "delta.logRetentionDuration": _DURATION,
-}
-"""How delta-rs reads the properties that it obeys while it cleans the log up. For other texts, such
-as Spark's `365 days`, it takes its default, and deletes the log of months that the table keeps."""
 FREE_SETTINGS = {
     "spark.databricks.delta.lastCommitVersionInSession",
     "spark.databricks.delta.snapshotPartitions",
@@ -141,14 +133,6 @@ def _why_protocol(table: TableRules) -> str:
         return f"its writers need version {table.writer} of the protocol"
     asked = sorted(table.features - FREE_FEATURES)
     return f"it has the feature {asked[0]}" if asked else ""
-
-
-def why_not_cleaned(properties: Mapping[str, str]) -> str:
-    """Why delta-rs would clean the table's log up by its own rules; "" if it does so by these."""
-    for name, obeyed in _OBEYED.items():
-        if name in properties and not obeyed.fullmatch(properties[name]):
-            return f"its property {name} is `{properties[name]}`, which delta-rs does not read"
-    return ""
 
 
 def _why_properties(properties: Mapping[str, str]) -> str:

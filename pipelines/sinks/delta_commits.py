@@ -262,18 +262,21 @@ class DeltaChain:
         return self._attempts.commit(batch_id, write, look)
 
     def _own_after(self) -> LogEntry | None:
-        """The first own commit since the last read of the log, past those of others. Raises
-        StoppedError for a RESTORE: rows that this run has committed are gone with it, and a further
-        commit would hide that from the next start."""
+        """The first own commit since the last read of the log, past those of others. What comes
+        after it is read the next time: another run may have continued the chain there already.
+        Raises StoppedError for a RESTORE: rows that this run has committed are gone with it, and a
+        further commit would hide that from the next start."""
         self._refuse_replaced()
         entries = self._log.after(self._version)
+        own = next((entry for entry in entries if entry.txn_version is not None), None)
         if entries:
-            self._version = entries[-1].version
-            self._seen = entries[-1] if in_s3(self.path) else None
+            last = own or entries[-1]
+            self._version = last.version
+            self._seen = last if in_s3(self.path) else None
         if any(entry.operation == "RESTORE" for entry in entries):
             detail = "it was restored while it was written"
             raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
-        return next((entry for entry in entries if entry.txn_version is not None), None)
+        return own
 
     def _refuse_replaced(self) -> None:
         """Raises StoppedError if the last commit of the log is not the one that was there. Delta's

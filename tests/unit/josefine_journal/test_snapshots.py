@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +27,7 @@ from josefine_journal.errors import JournalError, StoreError
 from josefine_journal.events import Binary, Json, SeqNr, Text
 from josefine_journal.snapshot_table import FOLDER, SCHEMA, VERSION_KEY
 from josefine_journal.snapshots import BlockingSnapshots
+from tests.unit.josefine_journal.test_store_commit import add_vector
 
 KEPT = 3
 CRITERIA = st.builds(
@@ -184,6 +187,65 @@ def test_two_savers_of_one_number_at_a_time_leave_one(step: str, tmp_path: Path)
     assert [each.payload for each in other.find("id")] == [Text("theirs")]  # the later one
     other.save("id", 6, Text("next"))
     assert [each.seq_nr for each in first.find("id")] == [6]
+
+
+@pytest.mark.parametrize("error", [CommitFailedError, DeltaError])
+def test_a_save_whose_answer_is_lost_is_there_once_though_others_merge_and_delete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """The merged file has the row under another name, or no longer: it was committed again."""
+    first, other = (BlockingSnapshots(tmp_path, "t", clock_ms=lambda: 1) for _ in range(2))
+    first.save("id", 1, Text("one"))
+    called = DeltaTable.create_write_transaction
+
+    def lost(*args: Any, **more: Any) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", called)
+        called(*args, **more)
+        other.save("else", 1, Text("else"))
+        assert other.delete("id") == 2
+        for number in range(2, 5):
+            other.save("else", number, Text("else"))
+        raise error("the answer was lost")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    first.save("id", 2, Text("two"))
+
+    assert first.find("id") == []
+    ids = DeltaTable(tmp_path / FOLDER / "t").to_pyarrow_table()["id"].to_pylist()
+    assert len(ids) == len(set(ids))
+    assert "id" not in DeltaTable(tmp_path / FOLDER / "t").to_pyarrow_table()["key"].to_pylist()
+
+
+def test_a_table_that_others_change_while_it_is_open_is_not_written(tmp_path: Path) -> None:
+    """Another version of the layout, or rows that are deleted by a vector."""
+    snapshots, path = BlockingSnapshots(tmp_path, "t"), tmp_path / FOLDER / "t"
+    snapshots.save("id", 1, Text("one"))
+    version = {VERSION_KEY: "2"}
+    DeltaTable(path).alter.set_table_properties(version, raise_if_not_exists=False)
+
+    with pytest.raises(StoreError, match="of version 2; this program knows"):
+        snapshots.save("id", 2, Text("two"))
+    assert DeltaTable(path).version() == 2
+    DeltaTable(path).restore(1)
+    assert [each.seq_nr for each in snapshots.find("id")] == [1]
+    add_vector(path)
+    with pytest.raises(StoreError, match="by deletion vectors"):
+        snapshots.find("id")
+
+
+def test_files_that_others_have_written_again_are_read(tmp_path: Path) -> None:
+    """delta-rs writes texts as Arrow's views, by which Arrow does not filter."""
+    snapshots, path = BlockingSnapshots(tmp_path, "t", clock_ms=lambda: 1), tmp_path / FOLDER / "t"
+    for key in ("a", "b", "k" * 300):
+        snapshots.save(key, 1, Text(key))
+    DeltaTable(path).optimize.compact()
+    DeltaTable(path).delete("key = 'a'")
+
+    found = [[each.payload for each in snapshots.find(key)] for key in ("a", "b", "k" * 300)]
+    assert found == [[], [Text("b")], [Text("k" * 300)]]
+    for number in range(2, 6):
+        snapshots.save("b", number, Text("new"))
+    assert [each.seq_nr for each in snapshots.find("b")] == [5, 4, 3, 2, 1]
 
 
 def test_what_cannot_be_is_told(tmp_path: Path) -> None:

@@ -11,33 +11,36 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field
-from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
-from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from josefine_journal.delta_store import DeltaStore
 from josefine_journal.errors import Overtaken, StoreError
 from josefine_journal.merging import FAN_IN, merge
 from josefine_journal.ports import Batch
+from tests.support.delta_faults import (
+    ANSWERS,
+    CALLS,
+    Faults,
+    Killed,
+    Versions,
+    others_between,
+    run_machine,
+)
 from tests.unit.josefine_journal.test_delta_store import append
 
-CALLS = ("create_write_transaction", "update_incremental", "get_add_actions")
-OTHERS_MAX = 3
-"""Of one operation."""
 EMPTY = -9
 """Of `restore`: the version without any row."""
 PARTITIONS = st.sampled_from([0, 1])
 OTHERS = st.one_of(
-    st.just(("nothing", 0)),
-    st.just(("nothing", 0)),
     st.tuples(st.just("append"), PARTITIONS),
     st.tuples(st.just("append"), PARTITIONS),
     st.just(("optimize", 0)),
@@ -47,15 +50,7 @@ OTHERS = st.one_of(
     st.tuples(st.just("delete"), st.sampled_from(["offset = 1", "offset > 2", "partition = 0"])),
     st.just(("columns", 0)),
 )
-"""Before the first attempt of a commit."""
-LATE = st.sampled_from([("nothing", 0), ("nothing", 0), ("optimize", 0), ("append", 1)]) | OTHERS
-"""After it: most of what can go wrong needs two of them."""
-ANSWERS = st.sampled_from(["ok", "ok", "ok", "conflict", "failure", "killed"])
-"""What a process hears of a commit that was made."""
-
-
-class Killed(BaseException):
-    """No handler of the product runs."""
+COMMON = [("optimize", 0), ("append", 1)]
 
 
 @dataclass
@@ -67,9 +62,6 @@ class Version:
     ends: dict[int, int] = field(default_factory=dict)
     is_whole: bool = True
     """Not after an OPTIMIZE, which takes the ends away."""
-
-    def copy(self) -> Version:
-        return Version({*self.rows}, {**self.ends}, self.is_whole)
 
 
 FIRST = tempfile.TemporaryDirectory()
@@ -85,16 +77,13 @@ class Stores(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.patch = pytest.MonkeyPatch()
         self.tables = 0
-        self.interrupt: Callable[[str], None] | None = None
-        self.commit: Callable[[], str] | None = None
-        for name in CALLS:
-            self.patch.setattr(DeltaTable, name, self.watched(name))
+        self.faults = Faults()
+        self.faults.watch(DeltaTable, *CALLS)
         self.start()
 
     def teardown(self) -> None:
-        self.patch.undo()
+        self.faults.end()
         self.folder.cleanup()
 
     def start(self) -> None:
@@ -102,41 +91,17 @@ class Stores(RuleBasedStateMachine):
         self.tables += 1
         self.root = Path(self.folder.name, str(self.tables))
         self.path, self.now = self.root / "t", Version()
-        self.versions: list[Version] = []
+        self.versions = Versions[Version](self.path)
         self.store = DeltaStore(self.root, "t", None)
         if Stores.first is None:
             for at in range(FAN_IN + 1):
                 self.replicate(self.store, at // FAN_IN, 1)
-            Stores.first = [*self.versions]
+            Stores.first = [*self.versions.known]
             shutil.copytree(self.path, FIRST.name, dirs_exist_ok=True)
         else:
             shutil.copytree(FIRST.name, self.path)
-            self.versions, self.now = [*Stores.first], Stores.first[-1].copy()
-
-    def watched(self, name: str) -> Callable[..., Any]:
-        """The method of delta-rs, before which others come, and whose answer may be lost."""
-        called = getattr(DeltaTable, name)
-
-        def call(*args: Any, **more: Any) -> Any:
-            interrupt, commit = self.interrupt, self.commit
-            if interrupt is not None:
-                self.interrupt = None
-                try:
-                    interrupt(name)
-                finally:
-                    self.interrupt = interrupt
-            found = called(*args, **more)
-            if name == "create_write_transaction" and commit is not None:
-                answer = commit()
-                if answer == "conflict":
-                    raise CommitFailedError("the answer was lost")
-                if answer == "failure":
-                    raise DeltaError("the answer was lost")
-                if answer == "killed":
-                    raise Killed
-            return found
-
-        return call
+            self.versions = Versions(self.path, Stores.first)
+            self.now = deepcopy(Stores.first[-1])
 
     # -- operations of the store
 
@@ -154,24 +119,12 @@ class Stores(RuleBasedStateMachine):
 
     def run(self, data: st.DataObject, what: str, partition: int, count: int) -> None:
         """An operation, with others and a lost answer in between."""
-        came: list[str] = []
-        calls: list[str] = []
-
-        def others(name: str) -> None:
-            calls.append(name)
-            attempts = calls.count(CALLS[0])
-            if attempts and len(came) < OTHERS_MAX:
-                is_first = calls[-1] == CALLS[0] and attempts == 1
-                other, where = data.draw(OTHERS if is_first else LATE, f"before {name}")
-                if other != "nothing":
-                    came.append(other)
-                    self.other(other, where)
 
         def answer() -> str:
             found: str = data.draw(ANSWERS, "answer")
             return found
 
-        self.interrupt = others
+        came = others_between(self.faults, data, OTHERS, COMMON, self.other)
         try:
             self.operate(self.store, what, partition, count, answer)
         except Killed:
@@ -182,7 +135,7 @@ class Stores(RuleBasedStateMachine):
             # Of a table without ends, of files that are gone, or of a commit without its end.
             assert came or not self.now.is_whole
         finally:
-            self.interrupt = None
+            self.faults.stop()
         self.look()
 
     def operate(
@@ -192,11 +145,11 @@ class Stores(RuleBasedStateMachine):
         if what == "append":
             self.replicate(store, partition, count, answer)
             return
-        before, self.commit = self.commit, lambda: self.made(answer)
+        before, self.faults.made = self.faults.made, lambda *_: self.made(answer)
         try:
             merge(store, partition)
         finally:
-            self.commit = before
+            self.faults.made = before
 
     def replicate(
         self,
@@ -211,21 +164,21 @@ class Stores(RuleBasedStateMachine):
         records = [(f"id{each % 2}", append(each, each + 1)) for each in offsets]
         commits = []
 
-        def commit() -> str:
+        def commit(*_: Any) -> str:
             commits.append(1)
-            self.note(DeltaTable(self.path).version())
+            self.versions.note_commit(self.now)
             self.now.rows |= {(partition, each) for each in offsets}
             self.now.ends[partition] = offsets.stop
             return self.made(answer)
 
-        before, self.commit = self.commit, commit
+        before, self.faults.made = self.faults.made, commit
         try:
             store.commit(
                 [Batch(partition=partition, begin=begin, end=offsets.stop, records=records)]
             )
             assert len(commits) == 1, "the replicator believes that it is stored"
         finally:
-            self.commit = before
+            self.faults.made = before
 
     def made(self, answer: Callable[[], str]) -> str:
         """A commit was made: what the process hears of it."""
@@ -236,7 +189,7 @@ class Stores(RuleBasedStateMachine):
 
     def other(self, name: str, where: Any) -> None:
         """Another program, which is never interrupted."""
-        self.note()
+        self.versions.note(self.now)
         if not DeltaTable.is_deltatable(str(self.path)):
             return
         table = DeltaTable(self.path)
@@ -251,7 +204,7 @@ class Stores(RuleBasedStateMachine):
         elif name == "vacuum":
             table.vacuum(0, dry_run=False, enforce_retention_duration=False)
         elif name == "restore":
-            self.restore(0 if where == EMPTY else max(0, table.version() + where))
+            self.restore(0 if where == EMPTY else where)
         elif name == "delete":
             self.delete(table, where)
         elif name == "columns":
@@ -270,26 +223,27 @@ class Stores(RuleBasedStateMachine):
 
     def restore(self, version: int) -> bool:
         """False: it is the newest version, or VACUUM has deleted its files."""
-        try:
-            DeltaTable(self.path).restore(version)
-        except DeltaError:
-            return False
-        self.now = self.versions[version].copy()
-        return True
+        found = self.versions.restored(version)
+        self.now = self.now if found is None else found
+        return found is not None
 
     # -- what has to hold
 
     def look(self) -> None:
-        """The process finds the ends; of a table that it refuses, a person restores a version."""
+        """The process finds ends and events; of a table that it refuses, a person restores one."""
         self.compare()
         try:
             ends = DeltaStore(self.root, "t", None).snapshot((0, 1))
-            assert {p: ends.replicated(p) for p in (0, 1)} == {
-                p: self.now.ends.get(p) for p in (0, 1)
-            }
+            for p in (0, 1):
+                offsets = sorted(at for partition, at in self.now.rows if partition == p)
+                assert ends.replicated(p) == self.now.ends.get(p)
+                assert [at.offset for part in ends.history(p) for _, at in part] == offsets
+                last = {f"id{at % 2}": at for at in offsets}
+                found = {key: ends.outline(p, key).last for key in ("id0", "id1")}
+                assert {key: at.offset for key, at in found.items() if at} == last
         except StoreError:
             assert not self.now.is_whole
-            wholes = [at for at, each in enumerate(self.versions) if each.is_whole]
+            wholes = [at for at, each in enumerate(self.versions.known) if each.is_whole]
             if self.restore(wholes[-1]):
                 self.compare()
             else:
@@ -297,29 +251,16 @@ class Stores(RuleBasedStateMachine):
 
     def compare(self) -> None:
         """The newest version has the model's rows, each of them once."""
-        interrupt, self.interrupt = self.interrupt, None
         rows = DeltaTable(self.path).to_pyarrow_dataset().to_table(["partition", "offset"])
         found = sorted(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
         assert found == sorted(self.now.rows)
-        self.note()
-        self.interrupt = interrupt
-
-    def note(self, end: int | None = None) -> None:
-        """All versions since the last call, or those before `end`, are as the model is now."""
-        if DeltaTable.is_deltatable(str(self.path)):
-            end = DeltaTable(self.path).version() + 1 if end is None else end
-            self.versions += [self.now.copy() for _ in range(end - len(self.versions))]
+        self.versions.note(self.now)
 
 
 def test_each_event_is_stored_once_whatever_comes_between() -> None:
-    run_state_machine_as_test(
-        Stores,
-        settings=settings(
-            max_examples=12,
-            stateful_step_count=8,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            phases=[Phase.generate],
-        ),
-    )
+    run_machine(Stores, 12, 8)
+
+
+@pytest.mark.slow
+def test_no_history_of_many_has_an_event_twice() -> None:
+    run_machine(Stores, 150, 12, is_random=True)

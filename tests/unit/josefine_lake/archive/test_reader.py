@@ -20,12 +20,14 @@ from josefine_broker.base.archive_note import ArchiveNote
 from josefine_broker.base.ids import TopicPartition
 from josefine_broker.client.groups import Committed
 from josefine_lake.archive import reader
+from josefine_lake.archive.config import archive_topic
 from josefine_lake.archive.notes import ArchiveNotes
 from josefine_lake.archive.reader import ArchiveTable
 from josefine_lake.archive.serve import Archives, Handler, Server, answered
-from josefine_lake.config.table_topic import TableTopic
+from josefine_lake.config.table_topic import ARCHIVE_ENABLE, ARCHIVE_LOCATION, TableTopic
 from josefine_lake.writer.columns import ARCHIVE_SCHEMA
 from josefine_lake.writer.discovery import Discovered
+from tests.unit.josefine_lake.archive.test_archive_machine import Process
 
 
 def with_features(folder: Path, *features: str) -> TableTopic:
@@ -234,6 +236,34 @@ def test_connection_without_a_question_ends_without_a_word(
         assert stream.recv(1) == b""
 
     assert capfd.readouterr().err == ""
+
+
+def test_a_look_is_at_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A RESTORE came between offsets and files: a consumer would skip records that are gone."""
+    path = tmp_path / "t"
+    archive = archive_topic("t", {ARCHIVE_ENABLE: "true", ARCHIVE_LOCATION: str(path)})
+    assert archive is not None
+    writer, table = Process(path, archive, "one"), ArchiveTable(archive, {})
+    for end in (2, 4):
+        rows = [{"topic": "t", "partition": 0, "offset": at} for at in (end - 2, end - 1)]
+        writer.append(rows, {0: end}, "")
+    opened = reader.DeltaTable
+
+    def restored(*args: Any, **more: Any) -> Any:
+        monkeypatch.setattr(reader, "DeltaTable", opened)
+        opened(path).restore(1)
+        return opened(*args, **more)
+
+    monkeypatch.setattr(reader, "DeltaTable", restored)
+    table.look()
+
+    taken, at = list[int](), 0
+    while at < table.end(0):
+        rows, at = table.rows(0, at, table.end(0))
+        taken += rows.column("offset").to_pylist()
+    assert taken == [*range(table.end(0))]
+    table.look()
+    assert table.end(0) == 2
 
 
 EPOCHS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=4)

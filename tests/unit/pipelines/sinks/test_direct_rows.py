@@ -160,6 +160,25 @@ def test_of_two_runs_one_stops(begin: Callable[[str], Run], tmp_path: Path) -> N
     assert counts(tmp_path / "t") == Counter(map(key_of, range(5)))
 
 
+def test_a_run_that_pauses_after_its_commit_stops_if_another_has_continued(
+    begin: Callable[[str], Run], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Its look at the log finds both commits, its own and the one after it."""
+    run, called = begin("one"), DeltaTable.create_write_transaction
+
+    def paused(*args: Any, **more: Any) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", called)
+        called(*args, **more)
+        begin("other").batch(3)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", paused)
+    run.batch(4)
+
+    with pytest.raises(StoppedError):
+        run.batch(2)
+    assert counts(tmp_path / "t") == Counter(map(key_of, range(7)))
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_table_that_is_restored_meanwhile_stops_the_run(
     begin: Callable[[str], Run], tmp_path: Path, is_late: bool
