@@ -157,6 +157,11 @@ class AwaitTogether(AwaitCommit):
                 return True
         return super().try_complete(partition, now_ms)
 
+    def complete(self, response: object) -> None:
+        # Both have methods of this object: only the collector would free it, with its requests.
+        self._pending, self._build = {}, tuple
+        super().complete(response)
+
     def _settle(self, error: KafkaError | None) -> None:
         self._error = error
 

@@ -244,6 +244,7 @@ class LateGroup:
         connection, later, answer, _ = self._members[0]
         if response.error is not None or not connection.send_now(later, answer):
             return False
+        self._members.clear()  # its place refers to this group
         self._count(1)
         return True
 
