@@ -44,6 +44,8 @@ class LogStorage:
         self._flusher = Flusher(failed)
         self._threads = SyncThreads(loop, failed)
         self._pipes = open_pipes(loop, _disk_job_failed)
+        if self._pipes is not None:
+            self._flusher.before_wait = self._pipes.wait_for_all
         self._group = GroupSync(loop.call_soon, self._threads.submit, self._pipes)
         self.manager = LogManager(
             files,

@@ -10,6 +10,10 @@ JOBS_MAX = 256
 """Disk jobs waiting for the flusher; beyond that `submit` blocks, which slows producers down."""
 
 
+def _nothing() -> None:
+    """The default callback, which does nothing."""
+
+
 def run_now(job: Job) -> None:
     """The scheduler of tests, tools and simulation: disk work is done at once."""
     job()
@@ -23,10 +27,15 @@ class Flusher:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="flusher")
         self._room = Semaphore(JOBS_MAX)
         self._on_error = on_error
+        self.before_wait: Job = _nothing
+        """Called before `submit` blocks, on its thread: the job that runs may wait for a lock which
+        only this thread can free (`sync_lock.py`)."""
 
     def submit(self, job: Job) -> None:
         """Run `job` soon; blocks while too many jobs wait."""
-        self._room.acquire()
+        if not self._room.acquire(blocking=False):
+            self.before_wait()
+            self._room.acquire()
         self._pool.submit(job).add_done_callback(self._done)
 
     def _done(self, future: "Future[None]") -> None:

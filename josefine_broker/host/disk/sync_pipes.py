@@ -187,11 +187,18 @@ class SyncPipes:
 
     def wait(self, number: int) -> None:
         """See `Syncer`."""
-        if get_ident() != self._owner[1]:
+        self._wait_while(lambda: number in self._running)
+
+    def wait_for_all(self) -> None:
+        """The same for every submitted sync: none holds the lock of a log afterwards."""
+        self._wait_while(lambda: bool(self._running))
+
+    def _wait_while(self, is_running: Callable[[], bool]) -> None:
+        if get_ident() != self._owner[1] or not is_running():
             return
         results = poll()
         results.register(self._results, POLLIN)
-        while number in self._running:
+        while is_running():
             self._send()
             results.poll()
             for done in self._end_some():

@@ -382,3 +382,23 @@ def test_all_that_follows_from_results_happens_within_one_call(
         os.close(fd)
 
     run_scene(scene)
+
+
+@both_ways
+def test_wait_for_all_ends_every_sync_and_nothing_else(start: module.Start, tmp_path: Path) -> None:
+    """Also more than the threads take at a time."""
+
+    async def scene() -> None:
+        syncs = Syncs(start)
+        fd = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+        syncs.pipes.wait_for_all()
+        for _ in range(2 * AT_ONCE_MAX):
+            syncs.submit(fd)
+        syncs.pipes.wait_for_all()
+        assert [error for error, _, _ in syncs.ended] == [0] * 2 * AT_ONCE_MAX
+        assert syncs.done == []
+        await syncs.all_done()
+        await syncs.pipes.stop()
+        os.close(fd)
+
+    run_scene(scene)
