@@ -80,6 +80,7 @@ class DeltaChain:
         self._attempts = Attempts(on_retry, pause)
         self._log = DeltaLogReader(self._files, path, self._app_id)
         self._version = -1
+        self._may_be_replaced = in_s3(self.path)
         self._seen: LogEntry | None = None
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
@@ -93,7 +94,7 @@ class DeltaChain:
             # Taken over from another name; an old commit of this one may be deleted from the log.
             found = replace(found, txn_version=self._known().get(self._app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
-        self._seen = self._log.entry(self._version) if in_s3(self.path) else None
+        self._seen = self._log.entry(self._version) if self._may_be_replaced else None
         return found
 
     def is_there(self) -> bool:
@@ -272,7 +273,7 @@ class DeltaChain:
         if entries:
             last = own or entries[-1]
             self._version = last.version
-            self._seen = last if in_s3(self.path) else None
+            self._seen = last if self._may_be_replaced else None
         if any(entry.operation == "RESTORE" for entry in entries):
             detail = "it was restored while it was written"
             raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
