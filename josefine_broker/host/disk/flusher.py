@@ -29,7 +29,7 @@ class Flusher:
         self._on_error = on_error
         self.before_wait: Job = _nothing
         """Called before `submit` blocks, on its thread: the job that runs may wait for a lock which
-        only this thread can free (`sync_lock.py`)."""
+        only this thread can free (`host/log/sync_lock.py`)."""
 
     def submit(self, job: Job) -> None:
         """Run `job` soon; blocks while too many jobs wait."""

@@ -2,7 +2,8 @@
 
 Rules: a syncer's sync holds the lock from its start to its end, both on the log's own thread. That
 thread may need the lock meanwhile, for a cut or to close the log: it then waits for the sync, which
-ends within this wait. Other threads wait for the lock as for any other.
+ends within this wait. Other threads wait for the lock as for any other, and a syncer leaves it to
+them: its own thread would take it for one sync after another before they are awake.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from threading import Lock
 class SyncLock:
     """See the module."""
 
-    __slots__ = ("_lock", "wait")
+    __slots__ = ("_lock", "_waiting", "wait")
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self._waiting: list[None] = []
+        """An entry for each thread that waits: its methods need no lock of their own."""
         self.wait: Callable[[], None] | None = None
         """Waits for the syncer that holds the lock."""
 
@@ -25,14 +28,25 @@ class SyncLock:
         wait = self.wait
         if wait is not None:
             wait()
-        self._lock.acquire()
+        if self._lock.acquire(blocking=False):
+            return
+        self._waiting.append(None)
+        try:
+            self._lock.acquire()
+        finally:
+            self._waiting.pop()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a thread waits for it."""
+        return bool(self._waiting)
+
     def take(self) -> bool:
-        """Take it for a syncer; False: somebody has it."""
-        return self._lock.acquire(blocking=False)
+        """Take it for a syncer; False: somebody has it, or waits for it."""
+        return not self._waiting and self._lock.acquire(blocking=False)
 
     def free(self) -> None:
         """The syncer is done, or was not used."""
