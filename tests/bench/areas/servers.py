@@ -38,6 +38,8 @@ ASKED_S = 120.0
 PARTITIONS_AT_ONCE = 5_000
 """Apache Kafka's controller refuses a request of more than 10,000 metadata records; a topic of more
 is made in steps of so many, which it has to be a multiple of."""
+CLIENT_BYTES = 1 << 30
+"""Of a client's process, at the most, without its records."""
 HEAP_OF_THREE = "512m"
 WARM_UP_RECORDS, WARM_UP_SIZE = 300_000, 100
 WARM_UP_CONNECTIONS, WARM_UP_S = 10, 3
@@ -112,7 +114,8 @@ class Served:
 
     def produce(self, topic: str, count: int, size: int, *settings: str) -> dict[str, float]:
         """By librdkafka in a process of its own: seconds, records, bytes."""
-        take_and_free(count * size * len(self.brokers))
+        # The client's queue takes as much as a log.
+        take_and_free(count * size * (1 + len(self.brokers)) + CLIENT_BYTES)
         arguments = ("produce", self.bootstrap, topic, count, size, *settings)
         done: dict[str, float] = json.loads(client("librdkafka", *arguments))
         return done
