@@ -18,7 +18,7 @@ KINDS = {
     "heartbeat": "heartbeat",
     "commit": "offset commit",
 }
-CONNECTIONS, QUICK = (1, 50, 200), (1, 50)
+CONNECTIONS = (1, 50)
 
 
 def cases(options: Options) -> list[Case]:
@@ -27,7 +27,7 @@ def cases(options: Options) -> list[Case]:
             name=f"{kind}-{count}",
             run=partial(measure, kind=kind, count=count, options=options),
         )
-        for kind, count in product(KINDS, QUICK if options.quick else CONNECTIONS)
+        for kind, count in product(KINDS, CONNECTIONS)
     ]
 
 
