@@ -8,7 +8,7 @@ is in a tag (KIP-903).
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from struct import Struct
 
 from josefine_broker.wire.apis import FETCH
@@ -72,7 +72,7 @@ def session_of(frame: memoryview) -> int:
     return found
 
 
-@cache
+@lru_cache(16)
 def _parts(body_at: int) -> Struct:
     """Of a frame without its length: correlation id, session epoch and offset, and the bytes before
     and after each, for a body that starts there."""
