@@ -359,6 +359,8 @@ class BlockingClient:
                 reasons.append(f"{address} ({failure(error)})")
                 continue
             self._connections[address] = connection
+            if self._closed.is_set():  # `close` may have come before it was in the table
+                connection.close()
             self._session.connected()
             return connection
         raise KafkaError(

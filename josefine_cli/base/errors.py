@@ -55,7 +55,7 @@ def report(error: BaseException) -> int:
     """Print the error to stderr; returns the exit code. JOSEFINE_DEBUG adds the stack trace."""
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
-    if isinstance(error, KeyboardInterrupt):
+    if _is_interrupt(error):
         return EXIT_INTERRUPTED
     if type(error).__name__ == "Abort":  # click's or typer's: a question answered with no
         print("nothing done", file=sys.stderr)
@@ -74,6 +74,12 @@ def report(error: BaseException) -> int:
     red, plain = ("\x1b[31m", "\x1b[0m") if _is_colourful() else ("", "")
     print(f"{red}error:{plain} {text}", file=sys.stderr)
     return code
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """The interpreter turns a KeyboardInterrupt inside the definition of a class, as in a first
+    import, into a RuntimeError."""
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt)
 
 
 def explain(error: BaseException) -> tuple[str, int]:

@@ -1,9 +1,10 @@
 """Ctrl-C and SIGTERM as a readable descriptor, so that input read before them is not lost.
 
-Rules: the first signal raises nothing; it makes `descriptor` readable and is remembered. Inside
-`raising` it also raises KeyboardInterrupt, for a wait that cannot check the descriptor. The second
-signal has its default effect, so a command that waits for a dead broker can still be ended. A
-signal that was ignored before (a shell's background job) stays ignored.
+Rules: the first signal raises nothing, because an exception between any two instructions can break
+what runs there, such as a first import; it makes `descriptor` readable and is remembered. A wait
+that cannot check the descriptor is ended from outside (`ending`). The second signal has its default
+effect, so a command that waits for a dead broker can still be ended. A signal that was ignored
+before (a shell's background job) stays ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ class StopSignals:
         self.number: int | None = None
         self.descriptor, self._wake = os.pipe()
         self._before: dict[signal.Signals, Any] = {}
-        self._raises = False
         self._waiter: threading.Thread | None = None
 
     def __enter__(self) -> StopSignals:
@@ -62,22 +62,28 @@ class StopSignals:
         return ended
 
     @contextlib.contextmanager
-    def raising(self) -> Iterator[None]:
-        """Inside the block a signal raises KeyboardInterrupt, also one received just before."""
-        self._raises = True
+    def ending(self, end: Callable[[], None]) -> Iterator[None]:
+        """Inside the block a signal, also one received before, calls `end` from another thread."""
+        done, is_done = os.pipe()
+
+        def watch() -> None:
+            if self.descriptor in select.select([self.descriptor, done], [], [])[0]:
+                end()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
         try:
-            if self.number is not None:
-                raise KeyboardInterrupt
             yield
         finally:
-            self._raises = False
+            os.write(is_done, b"\0")
+            watcher.join()
+            os.close(done)
+            os.close(is_done)
 
     def _come(self, number: int, _: FrameType | None) -> None:
         self.number = number
         os.write(self._wake, b"\0")
         self._restore()
-        if self._raises:
-            raise KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, before in self._before.items():

@@ -37,6 +37,8 @@ COMMIT_SECONDS = 1.0
 """Commit interval: after a kill the records of this time are printed again."""
 JOIN_MS_MAX = 600_000
 """A rebalance waits for the slowest member; Java's clients may take five minutes."""
+ID_SECONDS_MAX = 1.0
+"""Without an id in time, it is as if this member had been killed."""
 LEAVE_MS_MAX = 5_000
 """Without an answer in time, the coordinator removes this member at its session timeout."""
 
@@ -90,15 +92,18 @@ class GroupReader:
     def _join(self, stop: StopSignals) -> bool:
         """Join a generation and set the positions. False: a signal came during the wait."""
         self._written.clear()
+        given: Iterable[TopicPartition] = ()
         try:
-            with stop.raising():
+            with stop.ending(self._end_join):
                 given = self._client.run(
                     lambda s, t, d: membership.join(s, self._member, t, d), timeout_ms=JOIN_MS_MAX
                 )
-        except KeyboardInterrupt:
-            # The answer may still arrive on the old connection, where the next one is expected.
+        except KafkaError:
+            if stop.number is None:
+                raise
+        if stop.number is not None:
             self._client.close()
-            self._client = self._open_client()
+            self._client = self._open_client()  # to leave the group
             return False
         self._is_called = False
         self._heard_s = time.monotonic()
@@ -109,6 +114,15 @@ class GroupReader:
                 f"group '{self._member.group}' has more members than partitions: this one has none"
             )
         return True
+
+    def _end_join(self) -> None:
+        """End the wait for a generation, from another thread. The answer that has the member's id
+        (KIP-394) comes at once and is waited for: without an id it cannot leave, and the next
+        member would wait for it until its session times out."""
+        waits_until_s = time.monotonic() + ID_SECONDS_MAX
+        while not self._member.member_id and time.monotonic() < waits_until_s:
+            time.sleep(0.01)
+        self._client.close()
 
     def _assign(
         self, partitions: Iterable[TopicPartition], committed: dict[TopicPartition, int]

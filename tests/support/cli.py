@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 from josefine_cli.main import run
@@ -60,9 +60,29 @@ def _text(stream: io.TextIOWrapper) -> str:
     return buffer.getvalue().decode("utf-8", "surrogateescape")
 
 
-def josefine_process(bootstrap: str, *arguments: str) -> subprocess.Popen[str]:
+class JosefineProcess(subprocess.Popen[str]):
+    """A `with` block that fails kills it, and shows what it wrote to stderr with the failure."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: Any
+    ) -> None:
+        if error is not None:
+            self.kill()
+            self.wait()
+            error.add_note(f"exit code {self.returncode}, stderr: {self._unread_stderr()}")
+        super().__exit__(kind, error, at)
+
+    def _unread_stderr(self) -> str:
+        assert self.stderr is not None
+        os.set_blocking(self.stderr.fileno(), False)  # a child of its own may hold the other end
+        with contextlib.suppress(BlockingIOError):
+            return os.read(self.stderr.fileno(), 64 * 1024).decode("utf-8", "replace")
+        return ""
+
+
+def josefine_process(bootstrap: str, *arguments: str) -> JosefineProcess:
     """A process of its own with its three streams piped."""
-    return subprocess.Popen(
+    return JosefineProcess(
         [*COMMAND, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -149,8 +149,21 @@ def test_a_stack_trace_is_shown_only_when_asked_for(
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
+def interrupted_definition() -> RuntimeError:
+    """What Ctrl-C inside the definition of a class becomes."""
+
+    class Attribute:
+        def __set_name__(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(RuntimeError) as raised:
+        type("Defined", (), {"attribute": Attribute()})
+    return raised.value
+
+
 def test_interrupts_and_broken_pipes_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
     assert errors.report(KeyboardInterrupt()) == 130
+    assert errors.report(interrupted_definition()) == 130
     assert errors.report(BrokenPipeError()) == 141
     assert capsys.readouterr().err == ""
 

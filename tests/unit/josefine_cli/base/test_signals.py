@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import select
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_cli.base.signals import STOP_SIGNALS, StopSignals
 
 
@@ -53,6 +55,29 @@ def test_nothing_waits_for_a_signal_after_the_block() -> None:
     assert waiter is not None
     assert not waiter.is_alive()
     assert ended.is_set()
+
+
+def test_a_wait_is_ended_by_a_signal_before_or_during_it_and_by_none_after_it() -> None:
+    with StopSignals() as stop:
+        during, before, after = threading.Event(), threading.Event(), threading.Event()
+        with stop.ending(after.set):
+            pass
+        with stop.ending(during.set):
+            signal.raise_signal(signal.SIGTERM)
+            assert during.wait(30)
+        with stop.ending(before.set):
+            assert before.wait(30)
+
+    assert not after.is_set()
+
+
+def test_a_wait_that_fails_leaves_no_watcher() -> None:
+    with StopSignals() as stop:
+        running = threading.active_count()
+        with pytest.raises(KafkaError), stop.ending(lambda: None):
+            raise KafkaError(ErrorCode.network_exception, "lost")
+
+        assert threading.active_count() == running
 
 
 @pytest.mark.parametrize("second", STOP_SIGNALS)
