@@ -4,8 +4,9 @@ Rules: a commit counts only when the log shows it with this run's id, because De
 write whose txnVersion is not higher. txnVersion is the chain's last one + 1, never Spark's batch id
 (it restarts at 0 with a lost checkpoint). A commit of this chain by another run is a reason to
 stop. An attempt that failed for a reason in `retry_policy` and left no commit is repeated. Between
-batches the tip stays in memory, so a batch costs two reads of the log; in S3, where another driver
-may replace a commit, it also looks each time whether the last one is as it was.
+batches the tip stays in memory, so a batch costs three reads of the log. The first one is of the
+newest commit known: another driver may replace it in S3, and another table in the same folder does
+not have it.
 """
 
 from __future__ import annotations
@@ -57,8 +58,7 @@ class TextFiles(Files, Protocol):
 
 
 class DeltaChain:
-    """One sink's chain in one table. Mutable: the tip, the last version seen and, in S3, its
-    entry."""
+    """One sink's chain in one table. Mutable: the tip, the last version seen and its entry."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class DeltaChain:
         self._attempts = Attempts(on_retry, pause)
         self._log = DeltaLogReader(self._files, path, self._app_id)
         self._version = -1
-        self._may_be_replaced = in_s3(self.path)
+        self._is_in_s3 = in_s3(path)
         self._seen: LogEntry | None = None
 
     def load(self) -> Tip | Unreadable | HandedOn | None:
@@ -94,7 +94,7 @@ class DeltaChain:
             # Taken over from another name; an old commit of this one may be deleted from the log.
             found = replace(found, txn_version=self._known().get(self._app_id, 0))
         self.tip = found if isinstance(found, Tip) else None
-        self._seen = self._log.entry(self._version) if self._may_be_replaced else None
+        self._seen = self._log.entry(self._version)
         return found
 
     def is_there(self) -> bool:
@@ -241,6 +241,7 @@ class DeltaChain:
     ) -> LogEntry:
         """Run a write until the log shows it; raise StoppedError if another run has committed.
         `session`: that of a write by Spark."""
+        self._refuse_replaced()
         if self._own_after() is not None:
             raise lost_race()
         # Without a batch the session may be shared with others.
@@ -248,6 +249,9 @@ class DeltaChain:
             compute_state(session, self.path, self._version)
 
         def look(failure: Exception | None) -> LogEntry | None:
+            # In S3 others may have replaced it meanwhile; after a failure another attempt follows.
+            if failure is not None or self._is_in_s3:
+                self._refuse_replaced()
             own = self._own_after()
             said = (own.metadata or {}) if own else {}
             made = (batch_id, commit.txn_version)
@@ -267,32 +271,42 @@ class DeltaChain:
         after it is read the next time: another run may have continued the chain there already.
         Raises StoppedError for a RESTORE: rows that this run has committed are gone with it, and a
         further commit would hide that from the next start."""
-        self._refuse_replaced()
         entries = self._log.after(self._version)
         own = next((entry for entry in entries if entry.txn_version is not None), None)
         if entries:
-            last = own or entries[-1]
-            self._version = last.version
-            self._seen = last if self._may_be_replaced else None
+            self._seen = own or entries[-1]
+            self._version = self._seen.version
         if any(entry.operation == "RESTORE" for entry in entries):
             detail = "it was restored while it was written"
             raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
         return own
 
     def _refuse_replaced(self) -> None:
-        """Raises StoppedError if the last commit of the log is not the one that was there. Delta's
-        LogStore for S3 looks for the version's file and then writes it without a condition: a
-        driver that looked before this run's commit replaces it. The rows of that commit are not in
-        the table, so a further one would leave a gap, or have the other's rows twice."""
+        """Raises StoppedError if the newest commit that was looked at is not as it was: the rows
+        below it, or its own, are not in the table, so a further commit would leave a gap, or have
+        another run's rows twice.
+
+        A table may be deleted, restored from a copy or made again. Delta's LogStore for S3 looks
+        for a version's file and then writes it without a condition: a driver that looked before
+        this run's commit replaces it."""
         seen = self._seen
         now = self._log.entry(seen.version) if seen else None
-        if seen is None or now is None or now == seen:
+        if seen is None or now == seen:
             return
-        if now.txn_version is not None:
+        if now is None:
+            # A cleanup of the log deletes old entries, but never the newest one.
+            if max(self._log.versions(), default=-1) > seen.version:
+                return
+            detail = "it was deleted or restored from a copy while it was written"
+        elif now.txn_version is not None:
             raise lost_race()
-        if seen.txn_version is not None:
+        elif seen.txn_version is not None:
             detail = f"another writer has replaced its version {seen.version}, a commit of this run"
-            raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
+        elif self._is_in_s3:
+            return
+        else:
+            detail = "it was deleted and created again while it was written"
+        raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
 
     def _metadata(self, commit: Commit, batch_id: int, more: Mapping[str, Any] | None) -> str:
         return json.dumps(said_of(self.link, self.query_id, commit, batch_id, more))

@@ -9,17 +9,15 @@ version at which it looked.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.exactly_once.offset_chain import Stop, Verdict
 from pipelines.model.direct_append import TableRules, why_not_appended, why_not_created
 from pipelines.model.table_columns import Fields
-from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.commits import Link
 from pipelines.sinks.parquet_statistics import statistics, unseen_in
 from pipelines.storage.files import FolderFiles, forget_checksum, forget_last_checkpoint
 
@@ -95,7 +93,6 @@ class DirectTable:
         self._checked: tuple[Any, ...] | None = None
         self._rules: TableRules | None = None
         self._indexed = NO_RULES.indexed_columns
-        self._seen: tuple[int, Any] | None = None
 
     def check(self, version: int) -> TableRules | None:
         """Raise NotDirectError if the table at `version` has to be written by Spark; -1: there is
@@ -117,7 +114,6 @@ class DirectTable:
             if why:
                 raise NotDirectError(why)
             self._checked, self._rules = found, rules
-        self._seen = version, self._entry(version)
         return self._rules
 
     def create(self) -> None:
@@ -163,12 +159,11 @@ class DirectTable:
         self, actions: Sequence[Any], version: int, link: Link, number: int, metadata: str
     ) -> None:
         """Commit onto `version`, as transaction `number` of `link`; -1 creates the table.
-        Raises CameBetweenError, NotDirectError, StoppedError; FailedError or OSError if only the
+        Raises CameBetweenError, NotDirectError; FailedError or OSError if only the
         log knows whether it was made."""
         from deltalake import CommitProperties, Schema, Transaction
         from deltalake.transaction import create_table_with_add_actions
 
-        self._stop_at_another(version)
         # Others may have given the table rules since it was opened.
         rules = self.check(version) or NO_RULES
         if actions and rules.indexed_columns != self._indexed:
@@ -213,7 +208,6 @@ class DirectTable:
         import pyarrow.parquet as pq
         from deltalake import CommitProperties, Transaction
 
-        self._stop_at_another(version)
         self.check(version)
         table = self._at(version)
         with self._failures(version):
@@ -244,7 +238,7 @@ class DirectTable:
             raise CameBetweenError(CAME_BETWEEN) from error
         except (DeltaError, ValueError) as error:
             self._table = None
-            if version < 0 and self._entry(0) is not None:
+            if version < 0 and Path(self.path, f"_delta_log/{0:020d}.json").exists():
                 raise CameBetweenError(CAME_BETWEEN) from error
             raise FailedError(str(error)) from error
         except BaseException as error:
@@ -253,17 +247,6 @@ class DirectTable:
                 raise
             self._table = None
             raise FailedError(str(error)) from error
-
-    def _stop_at_another(self, version: int) -> None:
-        """Raise StoppedError if the table was deleted, or made again, since the last check."""
-        if self._seen is None:
-            return
-        at, seen = self._seen
-        now = self._entry(at)
-        # A cleanup of the log deletes old entries, but never the newest one.
-        if now != seen and (now is not None or at >= version):
-            detail = "it was deleted or created again while it was written"
-            raise StoppedError(Stop(verdict=Verdict.TABLE_BEHIND, detail=detail))
 
     def _at(self, version: int) -> DeltaTable:
         """The table at this version. Raises CameBetweenError if there is a newer one."""
@@ -282,14 +265,6 @@ class DirectTable:
             self._table = None
             raise CameBetweenError(CAME_BETWEEN)
         return self._table
-
-    def _entry(self, version: int) -> tuple[int, ...] | None:
-        """The identity of a commit's file, which another one of its name does not have; None:
-        there is no such file."""
-        with suppress(FileNotFoundError):
-            found = os.stat(f"{self.path}/_delta_log/{version:020d}.json")
-            return found.st_ino, found.st_mtime_ns, found.st_size
-        return None
 
 
 @contextmanager

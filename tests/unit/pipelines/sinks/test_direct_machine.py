@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         breaks="a run looks at what came after its own commit",
         function=DeltaChain._own_after,
-        old="(own or entries[-1])",
+        old="own or entries[-1]",
         new="entries[-1]",
     ),
     Mutant(

@@ -5,6 +5,7 @@ Spark does, to write files, pyarrow does here.
 from __future__ import annotations
 
 import errno
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,46 @@ def test_a_table_that_is_restored_meanwhile_stops_the_run(
     assert stopped.value.stop.verdict is Verdict.TABLE_BEHIND
     assert counts(path) == Counter(map(key_of, range(4)))
     assert begin("next").end == 4
+
+
+@pytest.mark.parametrize("is_just_started", [False, True])
+@pytest.mark.parametrize("batches", [None, *range(6)])
+def test_another_table_in_its_place_gets_nothing(
+    begin: Callable[[str], Run],
+    tmp_path: Path,
+    monkeypatch: Any,
+    batches: int | None,
+    is_just_started: bool,
+) -> None:
+    """With fewer commits, as many or more; None: there is no table any more."""
+    path, other = tmp_path / "t", tmp_path / "other"
+    run = begin("run")
+    for _ in range(3):
+        run.batch(4)
+    if is_just_started:
+        run = begin("second")
+    shutil.rmtree(path)
+    if batches is not None:
+        rival = Run(other, "of another time", run.direct._fold, monkeypatch)
+        for _ in range(batches):
+            rival.batch(1)
+        shutil.copytree(other, path)
+    before = sorted(path.glob("_delta_log/*"))
+
+    def write(chain: DeltaChain, *batch: Any) -> None:
+        try:
+            run.direct.write(chain, *batch)
+        except NotDirectError:
+            chain.add(by_spark, *batch[1:])
+
+    run.write = write
+    with pytest.raises(StoppedError):
+        run.batch(2)
+    assert sorted(path.glob("_delta_log/*")) == before
+
+
+def by_spark(*_: Any) -> None:
+    raise AssertionError("Spark is asked to commit")
 
 
 def test_a_commit_of_others_does_not_stop_it_but_a_rule_of_theirs_is_for_spark(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.model.direct_append import FREE_FEATURES
-from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.commits import Link
 from pipelines.sinks.delta_log import parse_entry
 from pipelines.sinks.direct_table import (
     CameBetweenError,
@@ -160,24 +159,6 @@ def test_two_that_create_a_table_at_once_do_not_both_succeed(tmp_path: Path) -> 
     with pytest.raises(CameBetweenError):
         add(mine, staged, -1, 2)
     assert ids(path) == [1]
-
-
-@pytest.mark.parametrize("is_made_again", [False, True])
-def test_a_table_that_was_deleted_meanwhile_is_not_written(
-    tmp_path: Path, is_made_again: bool
-) -> None:
-    path, staged = tmp_path / "t", tmp_path / "staged"
-    table = direct(path)
-    add(table, staged, -1, 1)
-    table.check(0)
-    shutil.rmtree(path)
-    if is_made_again:
-        add(direct(path), staged, -1, 5)
-
-    with pytest.raises(StoppedError):
-        add(table, staged, 0, 2)
-    if is_made_again:
-        assert ids(path) == [5]
 
 
 def test_a_folder_with_files_of_others_gets_no_table_but_that_of_a_killed_first_commit_does(
