@@ -6,8 +6,9 @@ of one turn into a pipe by one call, the threads (`native/sync_thread.c`) read t
 the loop reads their results, as many as there are, when the second pipe has some. A result pipe
 needs no queue, no lock and no eventfd: it carries the data, and its end is the end of all threads.
 
-Rules: a submitted sync ends once, with its errno. If the threads end before it, it has failed: what
-the disk has is not known. A process that was forked has none of the threads, and none is started.
+Rules: a submitted sync ends once, with its errno, whatever the end of another one raises. If the
+threads end before it, it has failed: what the disk has is not known. A process that was forked has
+none of the threads, and none is started.
 Without the binary of its platform, or if no thread can be started, `open_pipes` returns None, and
 threads of Python do the same (`sync_threads.py`), which is the oracle of the tests.
 """
@@ -21,6 +22,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from select import POLLIN, poll
 from struct import Struct
@@ -144,12 +146,16 @@ class SyncPipes:
             self.within(self._finish_some)
         finally:
             self._is_taking = False
-        self._send()
-        self._close_if_idle()
+            self._send()
 
     def _finish_some(self) -> None:
-        for done in self._end_some():
-            done()
+        jobs = iter(self._end_some())
+        try:
+            for done in jobs:
+                done()
+        finally:  # after an error: the rest of them
+            for done in jobs:
+                self._loop.call_soon(self.within, done)
 
     def _end_some(self) -> list[Job]:
         """End the syncs that have results; returns what is to be called after them."""
@@ -162,14 +168,19 @@ class SyncPipes:
         found = []
         for elapsed_ns, number, error, has_entry in _RESULT.iter_unpack(data):
             found.append(self._end(number, error, elapsed_ns, has_entry=bool(has_entry)))
+        self._close_if_idle()
         return found
 
     def _end(self, number: int, error: int, elapsed_ns: int, *, has_entry: bool) -> Job:
+        """Returns what is to be called after it. An error of ours is raised there: here it would
+        lose the other results of this read."""
         ended, done = self._running.pop(number)
         try:
             ended(error, elapsed_ns, has_entry)
         except OSError as problem:
             self._on_error(problem)
+        except BaseException as problem:
+            return partial(_fail_after, done, problem)
         return done
 
     def _end_all(self) -> list[Job]:
@@ -216,6 +227,11 @@ class SyncPipes:
         if self._is_stopped and not self._running and self._requests >= 0:
             os.close(self._requests)
             self._requests = -1
+
+
+def _fail_after(done: Job, error: BaseException) -> None:
+    done()
+    raise error
 
 
 def _start_threads(start: Start) -> tuple[int, int]:

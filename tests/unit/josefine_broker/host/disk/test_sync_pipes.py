@@ -8,12 +8,14 @@ import os
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from struct import Struct
 
 import pytest
 
+from josefine_broker.base.errors import Fatal
 from josefine_broker.host.disk import sync_pipes as module
 from josefine_broker.host.disk.files import RealFiles
 from josefine_broker.host.disk.sync_pipes import (
@@ -32,6 +34,7 @@ from tests.support.sync_lives import live
 REQUEST, RESULT = Struct("=qiii20s"), Struct("=qiii4x")
 needs_compiled = pytest.mark.skipif(compiled is None, reason=f"not compiled for {FOLDER}")
 Disk = Callable[[int], int]
+STEPS = "ended", "done"
 
 
 def twin(disk: Disk) -> module.Start:
@@ -252,6 +255,67 @@ def test_error_of_the_disk_comes_back_as_it_is(error: int) -> None:
         assert [each for each, _, _ in syncs.ended] == [error, 0]
         assert [getattr(each, "errno", 0) for each in syncs.errors] == [error]
         await syncs.pipes.stop()
+
+    run_scene(scene)
+
+
+@pytest.mark.parametrize("is_waited", [False, True])
+@pytest.mark.parametrize("wrong", STEPS)
+def test_error_of_ours_after_one_sync_loses_no_other_and_the_stop_ends(
+    wrong: str, is_waited: bool
+) -> None:
+    """Also `Fatal`, which is no Exception."""
+
+    async def scene() -> None:
+        count, seen, raised = 20, list[str](), list[BaseException]()
+
+        def within(work: Callable[[], None]) -> None:
+            try:
+                work()
+            except Fatal as error:
+                raised.append(error)
+
+        syncs = Syncs(twin(lambda fd: 0))
+        syncs.pipes.within = within
+
+        def step(name: str, nth: int, *_: object) -> None:
+            seen.append(f"{name} {nth}")
+            if (name, nth) == (wrong, 3):
+                raise Fatal("a broken invariant")
+
+        for nth in range(count):
+            ended, done = partial(step, "ended", nth), partial(step, "done", nth)
+            number = syncs.pipes.submit(7, NO_ENTRY, ended, done)
+        syncs.pipes.flush()
+        if is_waited:
+            syncs.pipes.wait_for_all()
+            assert len(seen) == count  # `done` comes later
+            syncs.pipes.wait(number)
+        await syncs.pipes.stop()
+        await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+
+        assert sorted(seen) == sorted(f"{name} {n}" for name in STEPS for n in range(count))
+        assert [str(each) for each in raised] == ["a broken invariant"]
+        assert syncs.errors == []  # no error of the disk
+
+    run_scene(scene)
+
+
+def test_stop_ends_where_its_last_sync_was_waited_for_meanwhile() -> None:
+    """A log is closed while the pipes stop."""
+
+    async def scene() -> None:
+        goes_on = threading.Event()
+        syncs = Syncs(twin(lambda fd: not goes_on.wait(30)))
+        number = syncs.submit(7)
+        syncs.pipes.flush()
+        stopping = asyncio.create_task(syncs.pipes.stop())
+        await asyncio.to_thread(lambda: None)
+        assert not stopping.done()
+        goes_on.set()
+        syncs.pipes.wait(number)
+        await stopping
+        await syncs.all_done()
 
     run_scene(scene)
 
