@@ -1,17 +1,18 @@
 """The entry point of the `josefine` command.
 
 Every user error ends here as one sentence on stderr and a non-zero exit code, never a stack trace.
-This module imports nothing slow, so that Ctrl-C is handled even while the verbs are being loaded.
+This module imports only what the interpreter has loaded already, so that Ctrl-C is handled from its
+first line on: a trace would come of one that arrives while modules are being loaded.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 
-from josefine_cli.base import errors
-from josefine_cli.base.lazy_import import nothing_collected
+TYPE_CHECKING = False  # `typing` is among the slow ones
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,21 +38,24 @@ def _fill_closed_streams() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; returns the exit code."""
     try:
+        from josefine_cli.base.errors import COMPLETE
+        from josefine_cli.base.lazy_import import nothing_collected
+
         with nothing_collected():
             import typer.main
 
             from josefine_cli.verbs import app
 
             command = typer.main.get_command(app)
-            if errors.COMPLETE in os.environ:
+            if COMPLETE in os.environ:
                 from typer.completion import completion_init  # type: ignore[attr-defined]
 
                 completion_init()
         code = command.main(list(arguments), prog_name="josefine", standalone_mode=False)
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else errors.EXIT_FAILURE
+        return error.code if isinstance(error.code, int) else 1
     except (Exception, KeyboardInterrupt) as error:
-        return errors.report(error)
+        return _reported(error)
     return code if isinstance(code, int) else 0
 
 
@@ -66,8 +70,15 @@ def _after_flushing(code: int) -> int:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return code or errors.report(error)
+        return code or _reported(error)
     return code
+
+
+def _reported(error: BaseException) -> int:
+    """The exit code of an error that is printed now."""
+    from josefine_cli.base import errors
+
+    return errors.report(error)
 
 
 if __name__ == "__main__":

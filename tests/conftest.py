@@ -14,8 +14,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.durations import CI_LIMIT_S, LIMIT_S, Recorder
 from tests.shares import mark_the_rest_slow
+from tests.support.processes import children_of_a_test
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.scheduler import Scheduler
 
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -36,6 +39,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help="which cases of the long proofs belong to the tests of this day (tests/shares.py)",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    with children_of_a_test():
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks

@@ -26,6 +26,9 @@ from tests.support.broker import (
 from tests.support.server_process import STOP_TIMEOUT_S
 from tests.support.waiting import wait_until
 
+ENVIRONMENT = {"PYTHONPATH": str(REPOSITORY), "JOSEFINE__RAFT__LISTENER": "127.0.0.1:0"}
+"""Another broker of this machine may have the default port."""
+
 
 def refused(tmp_path: Path, *arguments: str, python: tuple[str, ...] = ()) -> str:
     """Run a broker that must not start; its whole stderr."""
@@ -36,7 +39,7 @@ def refused(tmp_path: Path, *arguments: str, python: tuple[str, ...] = ()) -> st
         text=True,
         timeout=START_TIMEOUT_S,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, **ENVIRONMENT},
     )
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
@@ -142,7 +145,7 @@ def test_shipped_configuration_starts_as_it_is(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={
             **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
+            **ENVIRONMENT,
             "JOSEFINE__BROKER__LISTENERS": "PLAINTEXT://127.0.0.1:0",
             "JOSEFINE__ADMIN__ADDRESS": "127.0.0.1:0",
         },
@@ -165,7 +168,7 @@ def test_command_line_overrides_directory_and_address(tmp_path: Path) -> None:
         [*COMMAND, "broker", "--data-dir", str(tmp_path / "here"), "--listen", "localhost:0"],
         env={
             **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
+            **ENVIRONMENT,
             "JOSEFINE__ADMIN__ADDRESS": "null",
         },
         stdout=subprocess.DEVNULL,
