@@ -14,6 +14,9 @@ TYPE_CHECKING = False  # `typing` is among the slow ones
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+ENDED_BY_SIGNAL = 128
+"""Exit codes above it are those of signals."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, 1 (failure), 2 (usage) or a signal's 128 + n."""
@@ -62,16 +65,38 @@ def run(arguments: Sequence[str]) -> int:
 def _after_flushing(code: int) -> int:
     """Flush stdout now, while its errors can still be reported, or ignored for a closed pipe.
 
-    It is None if the parent process closed it, which typeshed does not know.
+    A command that a signal has ended does not wait for the reader of a full pipe, and Ctrl-C ends
+    the wait of any other. stdout is None if the parent process closed it, which typeshed does not
+    know.
     """
     if sys.stdout is None:
         return code
+    import signal
+
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:  # its exception would end as a stack trace
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        sys.stdout.flush()
+        _flush(waits=code <= ENDED_BY_SIGNAL)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return code or _reported(error)
+    finally:
+        if handler is signal.default_int_handler:
+            signal.signal(signal.SIGINT, handler)
     return code
+
+
+def _flush(*, waits: bool) -> None:
+    """Other processes may write to the same pipe, so it blocks again afterwards."""
+    if waits:
+        sys.stdout.flush()
+        return
+    os.set_blocking(sys.stdout.fileno(), False)
+    try:
+        sys.stdout.flush()
+    finally:
+        os.set_blocking(sys.stdout.fileno(), True)
 
 
 def _reported(error: BaseException) -> int:

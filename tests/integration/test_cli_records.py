@@ -12,6 +12,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -178,6 +179,21 @@ def test_a_reader_that_goes_away_is_no_error_worth_a_word(
     assert complaint == ""
 
 
+def test_ctrl_c_ends_a_command_whose_reader_takes_nothing_more(
+    bootstrap: str, make_topic: Topics
+) -> None:
+    topic = make_topic(1)
+    josefine(bootstrap, "produce", topic, stdin=f"{'x' * 99}\n" * 20_000)
+
+    process = josefine_process(bootstrap, "consume", topic)
+    wait_until(lambda: unread_bytes(process.stdout) > 60_000, 90, "a full pipe")
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(90) == 130
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+
+
 def test_following_shows_new_records_until_interrupted(bootstrap: str, make_topic: Topics) -> None:
     topic = make_topic(2)
     process = josefine_process(bootstrap, "consume", topic, "--follow", "--format", "full")
@@ -210,10 +226,10 @@ def test_lines_of_a_slow_pipe_are_written_while_it_is_open(
     assert (process.returncode, complaint) == (130, "")
 
 
-def unread_bytes(process: subprocess.Popen[str]) -> int:
-    """What is in the pipe to a process and not read yet."""
-    assert process.stdin is not None
-    answer = fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, bytes(4))
+def unread_bytes(pipe: IO[str] | None) -> int:
+    """What is in a pipe of a process and not read yet."""
+    assert pipe is not None
+    answer = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4))
     return int.from_bytes(answer, sys.byteorder)
 
 
@@ -230,7 +246,7 @@ def test_a_stop_writes_and_tells_every_line_that_was_read(
 
     process.stdin.write("second\n")
     process.stdin.flush()
-    wait_until(lambda: unread_bytes(process) == 0, 90, "the second line to be read")
+    wait_until(lambda: unread_bytes(process.stdin) == 0, 90, "the second line to be read")
     process.send_signal(number)
     out, complaint = process.communicate(timeout=90)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from josefine_lake.writer.topic_reader import TopicReader
 from tests.integration.test_table_topics import made, sent, tables
 from tests.support.cli import COMMAND, Done, environment, josefine
 from tests.support.fixtures import broker_fixture
+from tests.support.processes import ChildProcess
 
 broker = broker_fixture(group__initial_rebalance_delay_ms=0, group__min_session_timeout_ms=500)
 
@@ -183,7 +183,7 @@ def test_no_row_is_missing_or_doubled_at_the_seam_while_the_writer_commits(
         )  # fmt: skip
     words = [*COMMAND, "tables", "run", "--topic", "appended", "--topic", "latest"]
     load = Load(broker.bootstrap)
-    writer = subprocess.Popen(words, env=environment(broker.bootstrap))
+    writer = ChildProcess(words, env=environment(broker.bootstrap))
     found = []
     try:
         load.start()
@@ -199,7 +199,7 @@ def test_no_row_is_missing_or_doubled_at_the_seam_while_the_writer_commits(
     finally:
         load.end()
         writer.terminate()
-        writer.wait(30)
+        writer.wait(90)
 
     logs = {topic: committed(broker, topic) for topic in ("appended", "latest")}
     versions = set()

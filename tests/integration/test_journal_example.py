@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from josefine_broker.client.io_blocking import NewTopic
 from tests.support.broker import REPOSITORY, BrokerProcess
 from tests.support.fixtures import broker_fixture
+from tests.support.processes import ChildProcess
 
 WAIT_S = 120.0
 
@@ -24,11 +25,10 @@ def example(broker: BrokerProcess) -> str:
     return code.replace("127.0.0.1:9092", broker.bootstrap)
 
 
-def process(code: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def process(code: str) -> ChildProcess:
+    return ChildProcess(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
-        text=True,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
     )
 

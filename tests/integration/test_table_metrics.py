@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from tests.integration.test_table_topics import made, sent
 from tests.support.cli import COMMAND, environment, josefine
 from tests.support.fixtures import broker_fixture
+from tests.support.processes import ChildProcess
 from tests.support.waiting import wait_until
 
 broker = broker_fixture(group__initial_rebalance_delay_ms=0, group__min_session_timeout_ms=500)
@@ -25,9 +26,7 @@ def test_metrics_and_health_show_rows_lag_and_the_table_that_stopped(
     made(broker, "well", location=str(tmp_path / "well"), **how)
     made(broker, "ill", location=str(tmp_path / "ill"), dead__letter="fail", **how)
     words = [*COMMAND, "tables", "run", "--topic", "well", "--topic", "ill"]
-    writer = subprocess.Popen(
-        words, env=environment(broker.bootstrap), stderr=subprocess.PIPE, text=True
-    )
+    writer = ChildProcess(words, env=environment(broker.bootstrap), stderr=subprocess.PIPE)
     try:
         assert writer.stderr is not None
         found = re.search(r"http://(127\.0\.0\.1:\d+)/health", writer.stderr.readline())

@@ -17,6 +17,7 @@ from josefine_lake.config.leases import GROUP
 from tests.support.broker import BrokerProcess
 from tests.support.cli import COMMAND, Done, environment, josefine
 from tests.support.fixtures import broker_fixture
+from tests.support.processes import ChildProcess
 from tests.support.waiting import wait_until
 
 broker = broker_fixture(group__initial_rebalance_delay_ms=0, group__min_session_timeout_ms=500)
@@ -165,7 +166,7 @@ def test_writers_share_the_tables_and_one_takes_over_those_of_one_that_was_kille
         "1s",
         *(w for topic in topics for w in ("-t", topic)),
     ]
-    writers = [subprocess.Popen(words, env=environment(broker.bootstrap)) for _ in range(2)]
+    writers = [ChildProcess(words, env=environment(broker.bootstrap)) for _ in range(2)]
 
     def have(count: int) -> bool:
         return all(
@@ -182,11 +183,10 @@ def test_writers_share_the_tables_and_one_takes_over_those_of_one_that_was_kille
             sent(broker, topic, [b"c"], partition=2)
         wait_until(lambda: have(3), 60, what="rows of the killed writer's tables")
         writers[1].terminate()
-        assert writers[1].wait(30) == 0
+        assert writers[1].wait(90) == 0
     finally:
         for each in writers:
-            each.kill()
-            each.wait()
+            each.end()
 
     assert all(sorted(r["value"] for r in rows(tmp_path / t)) == [b"a", b"b", b"c"] for t in topics)
     runs = {each["run"] for topic in topics for each in said(tmp_path / topic)}
@@ -200,9 +200,7 @@ def test_a_table_with_a_poisoned_record_stops_alone(broker: Any, tmp_path: Path)
     made(broker, "poisoned", location=str(bad), **how)
     sent(broker, "poisoned", [{"id": 1}, b"poison"])
     words = [*COMMAND, "tables", "run", "-t", "healthy", "-t", "poisoned"]
-    writer = subprocess.Popen(
-        words, env=environment(broker.bootstrap), stderr=subprocess.PIPE, text=True
-    )
+    writer = ChildProcess(words, env=environment(broker.bootstrap), stderr=subprocess.PIPE)
 
     try:
         assert writer.stderr is not None

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from tests.support.broker import BrokerProcess
 from tests.support.cli import COMMAND, environment
+from tests.support.processes import ChildProcess
 
 
 @contextmanager
@@ -21,16 +22,14 @@ def dashboard(broker: BrokerProcess, *options: str) -> Iterator[str]:
 @contextmanager
 def dashboard_process(broker: BrokerProcess, *options: str) -> Iterator[tuple[str, int]]:
     """The same and its process's id."""
-    process = subprocess.Popen(
+    with ChildProcess(
         [*COMMAND, "dashboard", "--listen", "127.0.0.1:0", "--admin", broker.admin_url, *options],
-        stdout=subprocess.PIPE, text=True, env=environment(broker.bootstrap),
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
+        stdout=subprocess.PIPE, env=environment(broker.bootstrap),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("dashboard on "), line
         yield line.removeprefix("dashboard on ").strip(), process.pid
-    finally:
         process.send_signal(signal.SIGINT)
         process.stdout.close()
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -19,10 +20,12 @@ KILLED_S = 60.0
 
 
 class ChildProcess(subprocess.Popen[str]):
-    """A process with its streams as text; a `with` block that fails kills it."""
+    """A process with its streams as text; a `with` block that fails kills it, and its children if
+    it has a session of its own."""
 
-    def __init__(self, command: Any, **how: Any) -> None:
-        super().__init__(command, text=True, **how)
+    def __init__(self, command: Any, *, start_new_session: bool = False, **how: Any) -> None:
+        super().__init__(command, text=True, start_new_session=start_new_session, **how)
+        self._leads_a_group = start_new_session
         _STARTED.append(self)
 
     def __exit__(
@@ -38,6 +41,9 @@ class ChildProcess(subprocess.Popen[str]):
             return
         _STARTED.remove(self)
         was_alive = self.poll() is None
+        if self._leads_a_group:
+            with contextlib.suppress(ProcessLookupError):  # it and its children have ended
+                os.killpg(self.pid, signal.SIGKILL)
         self.kill()
         self.wait(KILLED_S)
         if error is not None:

@@ -38,6 +38,7 @@ from pipelines.run.run import run_pipeline
 from pipelines.sinks.delta_log import DeltaLogReader
 from pipelines.spark.files import HadoopFiles
 from tests.support.broker import BrokerProcess
+from tests.support.processes import ChildProcess
 from tests.support.quick_spark import SPARK
 
 ONE_SINK = pytest.mark.usefixtures("rows_only")
@@ -278,14 +279,14 @@ class Lab:
 
     def command(
         self, *arguments: str, rows: int = 40, fail: str = "", verb: str = "run"
-    ) -> subprocess.Popen[str]:
+    ) -> ChildProcess:
         """`josefine pipeline run`, or another verb, as its own process group."""
         more = {"JOSEFINE_FAIL": fail} if fail else {}
         environment = self.environment(rows, PYTHONPATH=str(REPOSITORY), **more)
-        return subprocess.Popen(
+        return ChildProcess(
             [sys.executable, "-m", "josefine_cli.main", "pipeline", *verb.split(), str(self.file),
              "--json", *arguments],
-            env=environment, cwd=self.directory, text=True, start_new_session=True,
+            env=environment, cwd=self.directory, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
