@@ -4,7 +4,7 @@ Rules: a commit counts only when the log shows it with this run's id, because De
 write whose txnVersion is not higher. txnVersion is the chain's last one + 1, never Spark's batch id
 (it restarts at 0 with a lost checkpoint). A commit of this chain by another run is a reason to
 stop. An attempt that failed for a reason in `retry_policy` and left no commit is repeated. Between
-batches the tip stays in memory, so a batch costs three reads of the log. The first one is of the
+batches the tip stays in memory, so a batch costs a few reads of the log. The first one is of the
 newest commit known: another driver may replace it in S3, and another table in the same folder does
 not have it.
 """
@@ -169,6 +169,7 @@ class DeltaChain:
         metadata = self._metadata(commit, batch_id, more)
 
         def write() -> None:
+            self._refuse_replaced()  # attempts wait in between
             add(self._version, metadata)
 
         return self._committed(None, write, commit, batch_id, metadata)

@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.base import failpoints
 from pipelines.base.errors import RunError
 from pipelines.model.pipeline import Sink
 from pipelines.model.retry_policy import retry_of
+from pipelines.sinks.delta_log import newest_snapshot
 from pipelines.spark.errors import in_short
 
 if TYPE_CHECKING:
@@ -66,9 +67,7 @@ def _copied(spark: SparkSession, path: str, to: Path) -> bool:
     from py4j.protocol import Py4JError
 
     try:
-        jvm: Any = spark._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-        snapshot = log.unsafeVolatileSnapshot()
+        snapshot = newest_snapshot(spark, path)
         actions = [snapshot.protocol().json(), snapshot.metadata().json()]
     except (Py4JError, TypeError):  # TypeError: another version of Delta may lack the class
         return False

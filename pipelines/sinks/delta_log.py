@@ -298,11 +298,19 @@ def known_txn_versions(spark: SparkSession, table_path: str) -> dict[str, int]:
 
     Costs a state reconstruction, so only for a log that does not reach back far enough.
     """
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_path)
-    known = log.unsafeVolatileSnapshot().transactions().iterator()
+    known = newest_snapshot(spark, table_path).transactions().iterator()
     found = {}
     while known.hasNext():
         pair = known.next()
         found[str(pair._1())] = int(pair._2())
     return found
+
+
+def newest_snapshot(spark: SparkSession, table_path: str) -> Any:
+    """Delta's own snapshot of the newest version. Raises Spark's and py4j's errors; TypeError if
+    another version of Delta lacks the class."""
+    # Delta caches a snapshot of each table, which commits of delta-rs do not renew.
+    spark.read.format("delta").load(table_path)
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table_path)
+    return log.unsafeVolatileSnapshot()

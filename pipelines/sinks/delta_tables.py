@@ -11,6 +11,7 @@ from pipelines.base.quoting import delta_table, quoted, unquoted
 from pipelines.model.pipeline import Pipeline
 from pipelines.model.schema_evolution import Steps, alterations, settings_for
 from pipelines.model.table_columns import Fields
+from pipelines.sinks.delta_log import newest_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,14 +82,11 @@ def schema_fields(spark: SparkSession, path: str) -> Fields:
     lacks in part: that a column is generated, or may not be null."""
     from py4j.protocol import Py4JError
 
-    table = spark.read.format("delta").load(path)  # it also renews the snapshot that Delta caches
     with suppress(Py4JError, TypeError):  # TypeError: another version of Delta may lack the class
-        jvm: Any = spark._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-        text = log.unsafeVolatileSnapshot().metadata().schemaString()
+        text = newest_snapshot(spark, path).metadata().schemaString()
         fields: Fields = json.loads(text)["fields"]
         return fields
-    return list(table.schema.jsonValue()["fields"])
+    return list(spark.read.format("delta").load(path).schema.jsonValue()["fields"])
 
 
 def cluster(spark: SparkSession, path: str, columns: tuple[str, ...]) -> None:

@@ -28,6 +28,7 @@ CALLS = (COMMIT, "update_incremental", "get_add_actions")
 OTHERS_MAX = 3
 """Of one operation."""
 EARLY = ("nothing", "nothing", "nothing", "any")
+EARLY_AGAIN = ("nothing", "common")
 FIRST = ("nothing", "any")
 LATE = ("nothing", "nothing", "common", "common", "any")
 Other = tuple[str, Any]
@@ -119,8 +120,9 @@ def others_between(
     is_early: bool = False,
 ) -> list[str]:
     """Let others come before the calls of the next operation, from the first attempt of a commit
-    on, or from its start if it `is_early`. After that attempt often those that are `common`: most
-    of what can go wrong needs two of them. The names of those that came, also while they come."""
+    on, or from its start if it `is_early`. After that attempt, or the first of them, often those
+    that are `common`: most of what can go wrong needs two of them. The names of those that came,
+    also while they come."""
     came: list[str] = []
     calls: list[str] = []
 
@@ -130,7 +132,8 @@ def others_between(
         if len(came) == OTHERS_MAX or not (attempts or is_early):
             return
         is_first = name == COMMIT and attempts == 1
-        times = FIRST if is_first else LATE if attempts else EARLY
+        early = EARLY_AGAIN if came else EARLY
+        times = FIRST if is_first else LATE if attempts else early
         kind = data.draw(st.sampled_from(times), f"before {name}")
         if kind != "nothing":
             strategy = others if kind == "any" else st.sampled_from(common)

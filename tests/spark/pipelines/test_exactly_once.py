@@ -7,7 +7,9 @@ import itertools
 import shutil
 import threading
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from josefine_broker.client.io_blocking import NewTopic
 from pipelines.base.errors import ChainError
@@ -17,9 +19,15 @@ from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
 from pipelines.run.run import run_pipeline
 from pipelines.sinks.commits import Link, StoppedError
 from pipelines.sinks.delta_commits import DeltaChain
+from pipelines.sinks.delta_log import known_txn_versions
 from tests.spark.pipelines.conftest import ONE_SINK, Quiet
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+INT, TEXT = pa.int32(), pa.string()
+COLUMNS = [
+    *(("id", INT), ("k", TEXT), ("v", INT)),
+    *(("_topic", TEXT), ("_partition", INT), ("_offset", pa.int64())),
+]
 
 
 def remove_last(lab, sink: str, log: str) -> None:
@@ -279,6 +287,26 @@ def test_an_own_transaction_whose_log_entries_are_gone_is_a_stop_not_a_fresh_sta
         lab.run()
 
     assert f'"end": {{"{lab.topic}": {{"0": 5, "1": 5}}}}' in str(stopped.value)
+
+
+@pytest.mark.long_proof(share=12, among="runs of pipelines")
+@ONE_SINK
+def test_spark_looks_for_a_transaction_in_the_table_as_delta_rs_left_it(lab):
+    """Delta in Spark knew the table from before its first rows, and took it for the newest."""
+    path = lab.table("rows")
+    DeltaTable.create(path, pa.schema(COLUMNS))
+    assert known_txn_versions(lab.spark, path) == {}
+    lab.produce(10)
+    lab.run()
+    table = DeltaTable(path)
+    table.alter.set_table_properties({"note": "x"}, raise_if_not_exists=False)
+    table.create_checkpoint()
+    for file in sorted(lab.directory.glob("tables/rows/_delta_log/*.json"))[:-1]:
+        file.unlink()
+    lab.lose_checkpoint()
+
+    with pytest.raises(ChainError, match="the log entry with its offsets is gone"):
+        lab.run()
 
 
 @pytest.mark.long_proof(share=12, among="runs of pipelines")

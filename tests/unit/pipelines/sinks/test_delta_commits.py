@@ -189,7 +189,20 @@ def test_commits_of_others_are_continued_after_and_may_be_replaced():
     assert one.chain.version == 4
 
 
-def test_where_commits_cannot_be_replaced_the_last_one_is_read_again_once():
+@pytest.mark.parametrize("path", ["/lake/t", "s3a://b/t"])
+def test_a_run_goes_on_after_a_cleanup_of_the_log_has_deleted_the_commit_it_knew(path):
+    bucket = Bucket()
+    one, writer = Driver(bucket, "one", path), Driver(bucket, "other", path, sink="another")
+    one.batch(5)
+    writer.put(1, 1, None)
+    del bucket.texts[f"{path}/_delta_log/{0:020d}.json"]
+
+    one.batch(10)
+
+    assert one.chain.version == 2
+
+
+def test_where_commits_cannot_be_replaced_the_last_one_is_read_less_often():
     reads = []
     for path in ("/lake/t", "s3a://b/t"):
         bucket = Bucket()
@@ -198,4 +211,4 @@ def test_where_commits_cannot_be_replaced_the_last_one_is_read_again_once():
         Driver(bucket, "two", path).batch(10)
         reads.append(bucket.reads)
 
-    assert reads == [6, 7]
+    assert reads == [7, 8]

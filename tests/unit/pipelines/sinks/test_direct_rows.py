@@ -24,11 +24,18 @@ from josefine_spark.base.topic_offsets import TopicOffsets
 from pipelines.exactly_once.offset_chain import Commit, Tip, Verdict
 from pipelines.model.direct_merge import Fold
 from pipelines.sinks import direct_rows
-from pipelines.sinks.commits import Link, StoppedError
+from pipelines.sinks.commits import Attempts, Link, StoppedError
 from pipelines.sinks.delta import OpenDelta
 from pipelines.sinks.delta_commits import DeltaChain
 from pipelines.sinks.direct_rows import DirectRows
-from pipelines.sinks.direct_table import DirectTable, FailedError, LocalFiles, NotDirectError
+from pipelines.sinks.direct_table import (
+    CAME_BETWEEN,
+    CameBetweenError,
+    DirectTable,
+    FailedError,
+    LocalFiles,
+    NotDirectError,
+)
 
 FOLD = Fold(keys=("k",), functions={"n": "count"})
 FIELDS = [
@@ -237,6 +244,33 @@ def test_another_table_in_its_place_gets_nothing(
     with pytest.raises(StoppedError):
         run.batch(2)
     assert sorted(path.glob("_delta_log/*")) == before
+
+
+def test_another_table_that_comes_while_an_attempt_waits_gets_nothing(
+    begin: Callable[[str], Run], tmp_path: Path, monkeypatch: Any
+) -> None:
+    path, other = tmp_path / "t", tmp_path / "other"
+    run = begin("run")
+    rival = Run(other, "of another time", run.direct._fold, monkeypatch)
+    for each in (run, rival):
+        each.batch(4)
+        each.batch(4)
+    method = "add" if run.direct._fold is None else "merge"
+    real = getattr(DirectTable, method)
+
+    def late(*_: Any) -> None:
+        monkeypatch.setattr(DirectTable, method, real)
+        raise CameBetweenError(CAME_BETWEEN)
+
+    def pause(_: float) -> None:
+        shutil.rmtree(path)
+        shutil.copytree(other, path)
+
+    monkeypatch.setattr(DirectTable, method, late)
+    run.chain._attempts = Attempts(lambda *_: None, pause)
+    with pytest.raises(StoppedError):
+        run.batch(2)
+    assert len([*path.glob("_delta_log/*")]) == len([*other.glob("_delta_log/*")])
 
 
 def by_spark(*_: Any) -> None:
