@@ -41,15 +41,18 @@ def spared_signals() -> Iterator[None]:
 
     A closed terminal, a wrapper's timeout and a supervisor signal the whole process group; the JVM
     would end at once and lose the current batch. It ends with this process, because that closes its
-    stdin. PySpark protects it from SIGINT in the same way, in the child before exec.
+    stdin. PySpark protects it from SIGINT in the same way, in the child before exec. A JVM that an
+    error or Ctrl-C leaves without a gateway is killed: it cannot report its port any more, fails at
+    that, and would then wait for connections for ever.
     """
     try:
-        from pyspark import java_gateway
+        from pyspark import SparkContext, java_gateway
     except ModuleNotFoundError:  # nothing starts then, and the starting code reports why
         yield
         return
     starter: Any = java_gateway  # it has its own name of subprocess.Popen
     popen = starter.Popen
+    started: list[subprocess.Popen[bytes]] = []
 
     def spared(*arguments: Any, preexec_fn: Callable[[], None] | None = None, **more: Any) -> Any:
         def ignore() -> None:
@@ -58,11 +61,19 @@ def spared_signals() -> Iterator[None]:
             for number in (signal.SIGHUP, signal.SIGTERM):
                 signal.signal(number, signal.SIG_IGN)
 
-        return popen(*arguments, preexec_fn=ignore, **more)
+        process = popen(*arguments, preexec_fn=ignore, **more)
+        started.append(process)
+        return process
 
     starter.Popen = spared
     try:
         yield
+    except BaseException:
+        gateway = SparkContext._gateway
+        for process in started:
+            if gateway is None or process is not gateway.proc:
+                process.kill()
+        raise
     finally:
         starter.Popen = popen
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import json
+import select
 import shlex
 import signal
 import subprocess
@@ -12,7 +13,6 @@ import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -180,18 +180,25 @@ def test_a_reader_that_goes_away_is_no_error_worth_a_word(
 
 
 def test_ctrl_c_ends_a_command_whose_reader_takes_nothing_more(
-    bootstrap: str, make_topic: Topics
+    bootstrap: str, make_topic: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # nothing is left to flush with it
     topic = make_topic(1)
     josefine(bootstrap, "produce", topic, stdin=f"{'x' * 99}\n" * 20_000)
 
     process = josefine_process(bootstrap, "consume", topic)
-    wait_until(lambda: unread_bytes(process.stdout) > 60_000, 90, "a full pipe")
+    wait_until(lambda: is_full(process), 90, "a full pipe")
     process.send_signal(signal.SIGINT)
 
     assert process.wait(90) == 130
     assert process.stderr is not None
     assert process.stderr.read() == ""
+
+
+def is_full(process: subprocess.Popen[str]) -> bool:
+    """Whether its stdout takes nothing more."""
+    with open(f"/proc/{process.pid}/fd/1", "wb", buffering=0) as end:
+        return not select.select([], [end], [], 0)[1]
 
 
 def test_following_shows_new_records_until_interrupted(bootstrap: str, make_topic: Topics) -> None:
@@ -226,10 +233,10 @@ def test_lines_of_a_slow_pipe_are_written_while_it_is_open(
     assert (process.returncode, complaint) == (130, "")
 
 
-def unread_bytes(pipe: IO[str] | None) -> int:
-    """What is in a pipe of a process and not read yet."""
-    assert pipe is not None
-    answer = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, bytes(4))
+def unread_bytes(process: subprocess.Popen[str]) -> int:
+    """What is in the pipe to a process and not read yet."""
+    assert process.stdin is not None
+    answer = fcntl.ioctl(process.stdin.fileno(), termios.FIONREAD, bytes(4))
     return int.from_bytes(answer, sys.byteorder)
 
 
@@ -246,7 +253,7 @@ def test_a_stop_writes_and_tells_every_line_that_was_read(
 
     process.stdin.write("second\n")
     process.stdin.flush()
-    wait_until(lambda: unread_bytes(process.stdin) == 0, 90, "the second line to be read")
+    wait_until(lambda: unread_bytes(process) == 0, 90, "the second line to be read")
     process.send_signal(number)
     out, complaint = process.communicate(timeout=90)
 

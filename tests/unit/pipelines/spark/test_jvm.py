@@ -117,6 +117,29 @@ def test_signals_that_end_a_run_are_ignored_by_a_jvm_that_starts_meanwhile():
     assert before([sys.executable, "-c", dying]).wait(60) == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_jvm_that_an_interrupt_leaves_without_a_gateway_is_killed(
+    process, monkeypatch, is_connected
+):
+    gateway = pytest.importorskip("pyspark.java_gateway")
+    made = SimpleNamespace(proc=process) if is_connected else None
+    monkeypatch.setattr("pyspark.SparkContext._gateway", made)
+    monkeypatch.setattr(gateway, "Popen", lambda *_, **__: process)
+
+    def start():
+        with spared_signals():
+            gateway.Popen([])
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+
+    if is_connected:
+        assert process.poll() is None
+    else:
+        assert process.wait(60) == -signal.SIGKILL
+
+
 def test_only_py4js_own_log_lines_are_silenced():
     def line(path):
         return logging.LogRecord("root", logging.ERROR, path, 1, "closed", (), None)
