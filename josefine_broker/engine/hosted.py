@@ -64,11 +64,17 @@ class LogPort(Protocol):
         ...
 
     def append_plain(
-        self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
+        self,
+        requests: list[PlainRequest],
+        size: int,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        written: Callable[[int], None] | None = None,
     ) -> "tuple[int, Buffer] | None":
         """Stamp and store the batches of these requests, of `size` bytes in all: the offset of the
         first, and what was stored. None: nothing was; `append` may store them, or has the
-        reason."""
+        reason. `written` is called with that offset once a crash of this process would not lose
+        them, before the log accounts for them."""
         ...
 
     def append_copies(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:

@@ -8,7 +8,7 @@ plain if it is the next one that the partition expects: duplicates, gaps, new ep
 that are not known yet take the general path.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -45,6 +45,10 @@ class Stored(NamedTuple):
     """The answers that must not be sent yet."""
 
 
+SENT = Stored([b""])
+"""The answer is sent already."""
+
+
 def is_open(ctx: Context) -> bool:
     """Whether requests may be served without their client's name: no access control, no quota."""
     return ctx.clients.authorizer is None and not ctx.image.quotas
@@ -68,9 +72,12 @@ def append_groups(
             wake_followers(ctx, replicas, ctx.clock.monotonic_ms())
 
 
-def append_alone(ctx: Context, plain: PlainProduce, request: PlainRequest) -> Stored | None:
-    """What `append_groups` does, for one request."""
-    return append_plain(ctx, plain, request[0], [request])
+def append_alone(
+    ctx: Context, plain: PlainProduce, request: PlainRequest, send: Callable[[bytes], None]
+) -> Stored | None:
+    """What `append_groups` does, for one request. An answer that holds once the file has the batch
+    is given to `send` then, and the rest is done while its client reads it: the result is SENT."""
+    return append_plain(ctx, plain, request[0], [request], send=send)
 
 
 def append_plain(
@@ -79,13 +86,22 @@ def append_plain(
     key: Key,
     requests: list[PlainRequest],
     to_wake: dict[int, None] | None = None,
+    send: Callable[[bytes], None] | None = None,
 ) -> Stored | None:
     """The answers; None: nothing was appended. Adds to `to_wake` the replicas that are to be woken,
-    or wakes them itself."""
+    or wakes them itself. `send`: see `append_alone`."""
     ready = check_plain(ctx, plain, key, requests, ctx.clock.now_ms())
     if ready is None:
         return None
     tp, hosted, found, _ = ready
+    # The only replica has committed what it has stored, unless a sync is required (`_takes`).
+    if send is not None and (not found[5] or hosted.partition.is_alone):
+
+        def written(base_offset: int) -> None:
+            (answer,) = plain.answers(requests, base_offset, hosted.log.log_start_offset)
+            send(answer)
+
+        return None if append_checked(ctx, ready, requests, to_wake, written) is None else SENT
     base_offset = append_checked(ctx, ready, requests, to_wake)
     if base_offset is None:
         return None
@@ -123,13 +139,17 @@ def check_plain(
 
 
 def append_checked(
-    ctx: Context, ready: Ready, requests: list[PlainRequest], to_wake: dict[int, None] | None
+    ctx: Context,
+    ready: Ready,
+    requests: list[PlainRequest],
+    to_wake: dict[int, None] | None,
+    written: Callable[[int], None] | None = None,
 ) -> int | None:
     """The offset of the first batch; None: nothing was appended, since a roll or a sync is due, or
-    the write failed. `to_wake`: see `append_plain`."""
+    the write failed. `to_wake`: see `append_plain`; `written`: see `LogPort.append_plain`."""
     tp, hosted, found, now_ms = ready
     partition, news = hosted.partition, ctx.parked.followers
-    appended = hosted.log.append_plain(requests, found[1], partition.leader_epoch, now_ms)
+    appended = hosted.log.append_plain(requests, found[1], partition.leader_epoch, now_ms, written)
     if appended is None:
         return None
     base_offset = appended[0]
@@ -137,7 +157,6 @@ def append_checked(
         _note_stored(ready, requests, base_offset)
         if ctx.parked.awaits(tp):
             ctx.parked.wake(tp, ctx.clock.monotonic_ms())
-        # The only replica has committed what it has stored, unless a sync is required (`_takes`).
         assert not found[5] or partition.high_watermark >= base_offset + found[0], "not committed"
         return base_offset
     news.note(tp)

@@ -65,8 +65,7 @@ class PartitionLog:
         self.state = state
         self.snapshot_source: Callable[[], bytes] | None = None
         """Returns the producers' state at a roll, before the batch that causes the roll."""
-        self._files = files
-        self._schedule = schedule
+        self._files, self._schedule = files, schedule
         self._segments = SegmentList(segments)
         self._log_start_offset = report.log_start_offset
         durable_end = 0 if report.line else report.log_end_offset
@@ -184,11 +183,12 @@ class PartitionLog:
         return base_offset
 
     def append_plain(
-        self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int
-    ) -> tuple[int, Buffer] | None:
+        self, requests: list[PlainRequest], size: int, leader_epoch: LeaderEpoch, now_ms: int,
+        written: Callable[[int], None] | None = None,
+    ) -> tuple[int, Buffer] | None:  # fmt: skip
         """See `LogPort`."""
-        last, sync = self._segments[-1], self._sync
-        return append_plain(last, sync, self.config, requests, size, leader_epoch, now_ms)
+        where = self._segments[-1], self._sync, self.config
+        return append_plain(*where, requests, size, leader_epoch, now_ms, written)
 
     def append_copies(self, data: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> bool:
         """See `LogPort`."""

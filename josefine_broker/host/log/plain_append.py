@@ -6,7 +6,7 @@ per batch leaves. A roll, a sync of the append itself, a log that has failed: no
 and the caller takes the general path.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from josefine_broker.base.ids import LeaderEpoch
 from josefine_broker.engine.metadata.log_config import LogConfig
@@ -25,9 +25,10 @@ def append_plain(
     size: int,
     leader_epoch: LeaderEpoch,
     now_ms: int,
+    written: Callable[[int], None] | None = None,
 ) -> tuple[int, Buffer] | None:
     """The offset of the first batch, and the bytes of all, or None: nothing was appended. `segment`
-    is the log's last."""
+    is the log's last. `written` is called with that offset once the file has the batches."""
     # `_takes_many`, without its call: this is part of each round trip of a client that is alone.
     grown = segment.size_bytes
     if (
@@ -43,7 +44,7 @@ def append_plain(
         requests, size, base_offset, leader_epoch, grown, segment.last_index_position,
         config.index_interval_bytes, segment.max_timestamp_ms,
     )  # fmt: skip
-    is_written = _write(segment, sync, config, assembled, leader_epoch, now_ms)
+    is_written = _write(segment, sync, config, assembled, leader_epoch, now_ms, written)
     return (base_offset, assembled[0]) if is_written else None
 
 
@@ -96,6 +97,7 @@ def _write(
     assembled: Assembled,
     leader_epoch: LeaderEpoch,
     now_ms: int,
+    written: Callable[[int], None] | None = None,
 ) -> bool:
     """Write the batches and account for them, unless a roll is due, or the write fails."""
     end_offset = assembled[1]
@@ -112,6 +114,10 @@ def _write(
     except OSError as error:
         sync.cut_back(segment, error)
         return False
-    segment.appended_together(assembled, leader_epoch, now_ms)
-    sync.appended(config, messages, now_ms)
+    try:
+        if written is not None:
+            written(segment.end_offset)
+    finally:  # the file has them, whatever became of that
+        segment.appended_together(assembled, leader_epoch, now_ms)
+        sync.appended(config, messages, now_ms)
     return True

@@ -18,6 +18,7 @@ from typing import cast
 from josefine_broker.base.errors import CorruptData, Fatal
 from josefine_broker.base.security import ANONYMOUS
 from josefine_broker.host.net.connection_host import DRAIN_LOOK_S, SEND_BUFFERS_MAX, Host
+from josefine_broker.host.net.direct_write import descriptor_of, write_now
 from josefine_broker.host.net.dispatch import (
     Buffer,
     Buffers,
@@ -42,9 +43,9 @@ class Connection(asyncio.BufferedProtocol):
     """State of one connection. Mutated on the event loop only."""
 
     __slots__ = (
-        "_authentication", "_backlog", "_busy", "_closed", "_draining", "_frames", "_gate",
-        "_has_received", "_holds_memory", "_host", "_is_tls", "_muted", "_on_close", "_on_open",
-        "_out", "_pending", "_reading_paused", "_repeats", "_timer", "_transport",
+        "_authentication", "_backlog", "_busy", "_closed", "_descriptor", "_draining", "_frames",
+        "_gate", "_has_received", "_holds_memory", "_host", "_is_tls", "_muted", "_on_close",
+        "_on_open", "_out", "_pending", "_reading_paused", "_repeats", "_timer", "_transport",
         "_waits_for_memory", "_write_paused", "idle_since_ms", "peer", "received",
         "received_before",
     )  # fmt: skip
@@ -65,19 +66,14 @@ class Connection(asyncio.BufferedProtocol):
         self._gate: Gate | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._muted: asyncio.TimerHandle | None = None  # fires when the throttle time ends
-        self._host = host
-        self._on_open = on_open
-        self._on_close = on_close
+        self._host, self._on_open, self._on_close = host, on_open, on_close
         self._frames = FrameBuffer(host.limits.frame_bytes_max, host.chunks)
         self._backlog: deque[memoryview] = deque()  # frames read, not yet started
         self._pending: deque[Slot] = deque()  # in request order; the first one waits
         self._out: list[Buffer] = []
         self._busy = False
         self._repeats = False  # its requests may be like the ones before them
-        self._write_paused = False
-        self._reading_paused = False
-        self._draining = False
-        self._closed = False
+        self._write_paused = self._reading_paused = self._draining = self._closed = False
         self._holds_memory = False  # memory of a large request until it starts, or waits for it
         self._waits_for_memory = False
         self._has_received = False  # that large request is complete
@@ -100,6 +96,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._authentication is not None:
             self._begin_authentication(self._authentication)
+        self._descriptor = descriptor_of(transport)
         self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(high=self._host.limits.write_buffer_bytes)
 
@@ -288,12 +285,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._wait_for(waiting)
             return waiting is not None
         answer = turn.serve_alone(frame, self)
-        if type(answer) is bytes:
-            self._host.stats.bytes_out += len(answer)
-            self._transport.write(answer)
-        elif answer is not None:
+        if answer:  # otherwise it is sent already
             self.answer_staged(frame, answer)
         return answer is not None
+
+    def send_at_once(self, answer: bytes) -> None:
+        """See `produce_turn.Staging`."""
+        write_now(self._transport, self._descriptor, answer)
+        self._host.stats.bytes_out += len(answer)
 
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
         """See `produce_turn.Staging`."""

@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
 from josefine_broker.base.errors import Fatal
-from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.engine.replicas.plain_batches import SENT, Stored
 from josefine_broker.engine.replicas.plain_parts import Outcome, Placed
 from josefine_broker.host.metrics import ConnectionStats
 from josefine_broker.host.net.late_answers import (
@@ -49,6 +49,10 @@ class Staging(Releasing, Protocol):
         `continue_work` is due."""
         ...
 
+    def send_at_once(self, answer: bytes) -> None:
+        """Send an answer that is next, and has none before it that is not sent."""
+        ...
+
     def continue_work(self) -> None: ...
 
     def abort(self) -> bool: ...
@@ -57,7 +61,8 @@ class Staging(Releasing, Protocol):
 class Appends(NamedTuple):
     """How requests are appended. None in place of an outcome: nothing was appended."""
 
-    alone: Callable[[PlainRequest], Stored | None]
+    alone: Callable[[PlainRequest, Callable[[bytes], None]], Stored | None]
+    """Of one request, whose answer it may send before it returns."""
     groups: Callable[[Mapping[Key, list[PlainRequest]]], Mapping[Key, Stored | None]]
     """The requests of each partition together."""
     parts: Callable[[list[list[PlainRequest]], list[list[int]]], list[Placed | None]]
@@ -111,17 +116,17 @@ class ProduceTurn:
 
     def serve_alone(self, frame: memoryview, connection: Staging) -> Answer:
         """The answer to a request of the connection that is `last`, made at once. None: nothing was
-        done, and the request is to be staged or dispatched. Empty: the connection was dropped."""
+        done, and the request is to be staged or dispatched. Empty: none is left to be sent."""
         self._started_ns = perf_counter_ns()
         request = self._plain.parse(frame)
         if request is None or not self._is_open():
             self.last = None
             return None
         try:
-            stored = self._appends.alone(request)
-            if stored is not None and not stored[1]:
+            stored = self._appends.alone(request, connection.send_at_once)
+            if stored is SENT:
                 self._late.stats.record(perf_counter_ns() - self._started_ns)
-                return stored[0][0]
+                return b""
             (answer,) = self._answers_of(stored, [request], [connection])
             return answer
         except Fatal as error:
@@ -194,7 +199,8 @@ class ProduceTurn:
             answers = self._answers_with_parts(requests, connections, parts)
         elif len(requests) == 1:
             # What follows, in short: on one connection its cost is part of each round trip.
-            stored = self._appends.alone(requests[0])
+            key, single = requests[0][0], requests
+            stored = self._appends.groups({key: single})[key]
             (answer,) = self._answers_of(stored, requests, connections)
             self.last = connections[0]
             if connections[0].answer_staged(requests[0][1], answer):

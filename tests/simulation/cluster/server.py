@@ -116,6 +116,10 @@ class _Client:
         self.is_busy = False
         """What completes while a request is begun must not begin the next one."""
 
+    def send_at_once(self, answer: bytes) -> None:
+        """See `produce_turn.Staging`."""
+        self.pending.append(answer)
+
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
         """See `produce_turn.Staging`."""
         if self.is_gone:
@@ -201,8 +205,10 @@ class Server:
             self._note_stored(stored)
         return found
 
-    def _append_alone(self, plain: PlainProduce, request: PlainRequest) -> Stored | None:
-        stored = append_alone(self._process.ctx, plain, request)
+    def _append_alone(
+        self, plain: PlainProduce, request: PlainRequest, send: Callable[[bytes], None]
+    ) -> Stored | None:
+        stored = append_alone(self._process.ctx, plain, request, send)
         self._note_stored(stored)
         return stored
 
@@ -267,8 +273,9 @@ class Server:
             if is_alone and self._process.world.turn_ms:
                 answer = turn.serve_alone(view, client)
                 self._process.world.met["plain request served at once"] += answer is not None
-                if answer is not None:
+                if answer:  # otherwise it is sent already
                     client.pending.append(answer)
+                if answer is not None:
                     return
             if turn.stage(view, client):
                 client.pending.append(STAGED)

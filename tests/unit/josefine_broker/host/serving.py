@@ -10,7 +10,7 @@ from typing import Any
 from josefine_broker.base.errors import ErrorCode, KafkaError
 from josefine_broker.base.quotas import Quotas
 from josefine_broker.engine.purgatory.purgatory import Parked, ParkedRequests
-from josefine_broker.engine.replicas.plain_batches import Stored
+from josefine_broker.engine.replicas.plain_batches import SENT, Stored
 from josefine_broker.engine.replicas.plain_parts import Placed
 from josefine_broker.host.clock import RealClock
 from josefine_broker.host.metrics import Metrics
@@ -111,8 +111,12 @@ class Serving:
         self._writers: list[asyncio.StreamWriter] = []
 
     def _turn(self, append: Append, append_parts: AppendParts | None) -> ProduceTurn:
-        def append_alone(request: PlainRequest) -> Stored | None:
-            return append_groups({request[0]: [request]})[request[0]]
+        def append_alone(request: PlainRequest, send: Callable[[bytes], None]) -> Stored | None:
+            stored = append_groups({request[0]: [request]})[request[0]]
+            if stored is None or stored.waits:
+                return stored
+            send(stored.answers[0])
+            return SENT
 
         def append_groups(
             groups: Mapping[Key, list[PlainRequest]],

@@ -15,7 +15,12 @@ from josefine_broker.api.table import SERVED
 from josefine_broker.base.ids import ProducerId
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.hosted import HostedPartition
-from josefine_broker.engine.replicas.plain_batches import append_alone, append_groups, is_open
+from josefine_broker.engine.replicas.plain_batches import (
+    SENT,
+    append_alone,
+    append_groups,
+    is_open,
+)
 from josefine_broker.host.log.group_sync import GroupSync
 from josefine_broker.records.builder import Record, build_batch
 from josefine_broker.records.plain_produce import PlainRequest, compiled
@@ -53,7 +58,11 @@ def together(world: World, *frames: memoryview) -> list[bytes] | None:
     requests = parsed(list(frames))
     assert len(requests) == len(frames)
     if len(requests) == 1:
-        stored = append_alone(world.ctx, compiled, requests[0])
+        sent: list[bytes] = []
+        stored = append_alone(world.ctx, compiled, requests[0], sent.append)
+        assert (stored is SENT) == bool(sent)
+        if sent:
+            return sent
     else:
         (stored,) = append_groups(world.ctx, compiled, {requests[0][0]: requests}).values()
     assert stored is None or not stored.waits

@@ -16,7 +16,7 @@ from josefine_broker.base.errors import ErrorCode
 from josefine_broker.engine.context import RequestInfo
 from josefine_broker.engine.purgatory.purgatory import Hangup, Parked
 from josefine_broker.engine.replicas.committing import Together
-from josefine_broker.engine.replicas.plain_batches import append_groups
+from josefine_broker.engine.replicas.plain_batches import SENT, append_alone, append_groups
 from josefine_broker.records.plain_produce import Key, PlainRequest, compiled
 from josefine_broker.wire.apis import PRODUCE
 from josefine_broker.wire.codec import (
@@ -324,3 +324,20 @@ def test_acks_all_of_a_topic_that_is_synced_is_left_to_the_general_path() -> Non
     assert request is not None
 
     assert append_groups(cluster.ctx[1], compiled, {request[0]: [request]}) == {request[0]: None}
+
+
+def test_a_request_alone_is_answered_at_once_only_if_no_replica_must_have_its_batch() -> None:
+    assert compiled is not None
+    cluster = Replicas()
+    cluster.create(replicas=((1, 2, 3),), min_insync_replicas="2")
+    cluster.lead(1)
+    cluster.run()
+    cluster.produce(1, b"first", acks=1)
+    cluster.run()
+    ctx, sent = cluster.ctx[1], list[bytes]()
+    for acks, is_sent in ((-1, False), (1, True)):
+        request = compiled.parse(frame_of(batch_with(b"v"), acks=acks))
+        assert request is not None
+        stored = append_alone(ctx, compiled, request, sent.append)
+        assert stored is not None
+        assert (stored is SENT, bool(sent), bool(stored.waits)) == (is_sent, is_sent, not is_sent)

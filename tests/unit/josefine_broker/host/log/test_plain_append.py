@@ -170,3 +170,36 @@ def test_a_full_disk_leaves_no_part_of_the_copies() -> None:
     assert not log.append_copies(data, headers, NOW_MS)
 
     assert read_all(open_log(files)) == [(0, b"first")]
+
+
+def test_a_batch_is_in_the_file_before_its_answer_and_counts_after_it() -> None:
+    files = MemoryFiles()
+    log = open_log(files)
+    append(log, [b"first"])
+    size, seen = log._segments[-1].size_bytes, []
+
+    def written(base_offset: int) -> None:
+        seen.append((base_offset, log.log_end_offset, log._segments[-1].file().size() > size))
+        raise RuntimeError("the answer could not be sent")
+
+    with pytest.raises(RuntimeError):
+        log.append_plain(*plain(b"a"), EPOCH, NOW_MS, written)
+
+    assert seen == [(1, 1, True)]
+    assert read_all(log) == [(0, b"first"), (1, b"a")]
+    assert append_to(log, b"b") == 2
+    assert log.verify().problems == ()
+
+
+def test_no_answer_leaves_before_a_write_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, answers = open_log(MemoryFiles()), list[int]()
+    append(log, [b"first"])
+    file = log._segments[-1].file()
+
+    def fail(_: object) -> int:
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(type(file), "write_at_end", lambda _, buffers: fail(buffers))
+    assert log.append_plain(*plain(b"a"), EPOCH, NOW_MS, answers.append) is None
+    assert answers == []
+    assert log.log_end_offset == 1

@@ -124,6 +124,9 @@ class Turn(General):
         assert not self.fatal
         assert not self.metrics.connections.handler_failures
 
+    def send_at_once(self, answer: bytes) -> None:
+        raise AssertionError("no request is served alone")
+
     def answer_staged(self, frame: memoryview, answer: bytes | Later | None) -> bool:
         if answer is None:
             self.serve(frame)
