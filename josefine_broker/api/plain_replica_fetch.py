@@ -28,6 +28,7 @@ from josefine_broker.engine.partition.fetch_session import (
     FetchSession,
     Wanted,
 )
+from josefine_broker.engine.partition.replica_role import ReplicaState
 from josefine_broker.engine.purgatory.purgatory import Encoded, Parked, PartitionKey
 from josefine_broker.engine.replicas.fetch_follower import LOOK_MS
 from josefine_broker.engine.replicas.leading import submit_isr_changes
@@ -49,6 +50,7 @@ FETCH_KEY = b"\0\x01"
 Handle = Callable[[RequestHeader, Any], Any]
 """The handler with its context, or its refusal: the response, or the token that waits for it."""
 _new = tuple.__new__
+_LEADER = ReplicaState.LEADER
 
 
 def fetch_for_follower(
@@ -230,7 +232,7 @@ def _has_all(usual: _Usual, cached: Cached, offset: int) -> bool:
         and replica_id in followers.isr
         and not followers.joining
         and not usual.ctx.hosted.isr.due
-        and partition.is_leader
+        and partition.state is _LEADER
         and part.current_leader_epoch == partition.leader_epoch
         and offset == log.log_end_offset
         # Records of the epoch that is still being written: it ends where the log does.
@@ -315,12 +317,14 @@ class CaughtUp(Parked):
         if len(news.grown) != 1 or tp not in news.grown:
             return None
         base_offset, records = news.grown[tp]
+        followers = partition.followers
         if (
             base_offset != self._wanted.partition.fetch_offset
-            or not partition.is_leader
+            or partition.state is not _LEADER
             or partition.leader_epoch != part.current_leader_epoch
             or ctx.hosted.partitions.get(tp) is not hosted
-            or not partition.has_follower(request.replica_id)
+            or followers is None
+            or followers.get(request[0]) is None
             or len(records) > size_max
             or session.waiting is not self
         ):

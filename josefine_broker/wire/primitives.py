@@ -304,6 +304,8 @@ def varint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
     if value < 0x80:
         return _SMALL_VARINTS[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     parts = bytearray()
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)

@@ -266,12 +266,12 @@ def _decode_result(frame: memoryview) -> FetchTopicResponse | None:
 def _records_of(frame: memoryview) -> memoryview | None:
     """The records of the only partition, if no tags follow them."""
     # The size of the records, as a varint of 32 bits; what the frame holds must be just that.
-    at, size, shift, byte = _RECORDS_AT, 0, 0, 0x80
-    while byte >= 0x80 and shift < 35 and at < len(frame):
+    at, size, shift, byte, length = _RECORDS_AT, 0, 0, 0x80, len(frame)
+    while byte >= 0x80 and shift < 35 and at < length:
         byte = frame[at]
         size |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
     end = at + size - 1
-    if byte >= 0x80 or size < 1 or len(frame) != end + len(_TAIL) or frame[end:] != _TAIL:
+    if byte >= 0x80 or size < 1 or length != end + len(_TAIL) or frame[end:] != _TAIL:
         return None
     return frame[at:end]

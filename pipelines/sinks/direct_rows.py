@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 
 class DirectRows:
-    """One table. Mutable: the open table, once the columns of the rows are known."""
+    """One table. Mutable: the open table, once the columns of the rows are known, and these."""
 
     def __init__(self, path: str, fold: Fold | None = None) -> None:
         """`fold`: how rows are merged; None: they are appended."""
         self._path, self._fold = path, fold
-        self._table: DirectTable | None = None
+        self._open: tuple[Fields, DirectTable] | None = None
         self._staging = Staging(Path(path, OWN_FOLDER, "staging"))
 
     def create(self, rows: Fields, settings: Mapping[str, str]) -> bool:
@@ -97,10 +97,11 @@ class DirectRows:
     ) -> Callable[[int, str], None]:
         """Write the files of a batch; what commits them."""
         fields: Fields = rows.schema.jsonValue()["fields"]
-        if self._table is None:
+        # A column of a lookup that takes nulls from now on is another one.
+        if self._open is None or self._open[0] != fields:
             self._staging.clean(time.time())
-            self._table = self._opened(fields, {})
-        table, number = self._table, commit.txn_version
+            self._open = fields, self._opened(fields, {})
+        table, number = self._open[1], commit.txn_version
         # Before the files are written; of a version of others the commit has to ask again.
         with suppress(CameBetweenError):
             table.check(chain.version)

@@ -317,8 +317,7 @@ class ReplicaFetcher:
         """What `hear`, `moved` and `request` do for such an answer, after which our log ends at
         this offset, in the same epoch: number, session epoch and offset of the next request."""
         copy.fetch_offset = fetch_offset
-        copy.on(CopyEvent.MOVED)
-        copy.on(CopyEvent.NAMED)
+        # MOVED and NAMED: it stays ASKED.
         self._last_number += 1
         number = self._in_flight[0] = copy.request_number = self._last_number
         epoch = self._session.epoch

@@ -17,7 +17,7 @@ names may be anything.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, TypeVar
 
@@ -266,15 +266,23 @@ class ParkedRequests:
         if waiting:
             self._look(waiting, None, now_ms)
 
-    def _look(self, waiting: Iterable[Parked], partition: PartitionKey | None, now_ms: int) -> None:
+    def _look(
+        self, waiting: Collection[Parked], partition: PartitionKey | None, now_ms: int
+    ) -> None:
         """Check each of `waiting` once; then the requests of events that this has caused."""
         news = self._news
-        # A copy: a check may complete the request, which removes it from every table.
-        news.append(_new(_News, (tuple(waiting), partition, now_ms)))
-        if self._is_looking:
-            return  # the outermost call continues with it
+        is_one = len(waiting) == 1 and not (self._is_looking or news)
+        if not is_one:
+            # A copy: a check may complete the request, which removes it from every table.
+            news.append(_new(_News, (tuple(waiting), partition, now_ms)))
+            if self._is_looking:
+                return  # the outermost call continues with it
         self._is_looking = True
         try:
+            if is_one:  # as mostly: it takes no place in the queue
+                (parked,) = waiting
+                if parked.try_complete(partition, now_ms):
+                    self.forget(parked)
             while news:
                 each = news.popleft()
                 still_to_look = iter(each.waiting)

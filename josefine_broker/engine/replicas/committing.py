@@ -22,7 +22,7 @@ from josefine_broker.engine.context import Context
 from josefine_broker.engine.hosted import HostedPartition
 from josefine_broker.engine.partition.partition import STRANDED
 from josefine_broker.engine.purgatory.promises import AwaitEach
-from josefine_broker.engine.purgatory.purgatory import Hangup, PartitionKey
+from josefine_broker.engine.purgatory.purgatory import Hangup, Parked, PartitionKey
 
 _new = tuple.__new__
 
@@ -142,8 +142,11 @@ class AwaitTogether(AwaitCommit):
         self._end_offset = end_offset
         self._committed_end = 0
         self._error: KafkaError | None = None
-        appended = Appended(ctx, tp, hosted, end_offset, self._settle)
-        super().__init__(ctx, [appended], deadline_ms, self._outcome)
+        # As `super().__init__`, in short: it is part of each round trip.
+        Parked.__init__(self, deadline_ms)
+        self._ctx = ctx
+        self._build = self._outcome
+        self._pending = {tp: [_new(Appended, (ctx, tp, hosted, end_offset, self._settle))]}
 
     def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
         leading, ctx = self._hosted.partition, self._ctx
@@ -160,7 +163,7 @@ class AwaitTogether(AwaitCommit):
     def complete(self, response: object) -> None:
         # Both have methods of this object: only the collector would free it, with its requests.
         self._pending, self._build = {}, tuple
-        super().complete(response)
+        Parked.complete(self, response)
 
     def _settle(self, error: KafkaError | None) -> None:
         self._error = error

@@ -79,18 +79,21 @@ class NextBatches:
             return None
         self._left = header, batch, high_watermark, now_ms
         copy.leaders_high_watermark = high_watermark
-        return fetcher.goes_on(copy, log.durable_end_offset)
+        # Nothing waits for a sync here (`flush_messages`): its end is acknowledged.
+        return fetcher.goes_on(copy, header.base_offset + header.last_offset_delta + 1)
 
     def finish(self) -> None:
         """What is left to do for the batch that was appended."""
         assert self._left is not None
         (header, batch, high_watermark, now_ms), self._left = self._left, None
         ctx, partition = self._ctx, self._hosted.partition
-        partition.copied(header, batch, now_ms)
+        # As `copied` does for a batch of the epoch that is being written, without a marker.
+        partition.appended(header, header.base_offset, now_ms)
         counters = ctx.hosted.counters
         counters.replicated_bytes += len(batch)
         counters.replicated_batches += 1
-        if partition.follow_high_watermark(high_watermark, self._hosted.log.durable_end_offset):
+        end_offset = header.base_offset + header.last_offset_delta + 1
+        if partition.follow_high_watermark(high_watermark, end_offset):
             ctx.parked.wake(self._tp, ctx.clock.monotonic_ms())
 
 

@@ -121,7 +121,8 @@ def appended_to_many(
     ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int
 ) -> None:
     """Wake the followers of a partition whose log grew from `base_offset`."""
-    wake_followers(ctx, note_appended(ctx, tp, hosted, base_offset))
+    replicas = note_appended(ctx, tp, hosted, base_offset)
+    wake_followers(ctx, replicas, ctx.clock.monotonic_ms())
 
 
 def note_appended(
@@ -133,20 +134,25 @@ def note_appended(
     `base_offset` is the end of the log before the append: a follower that was there had everything
     until now, and so does not lag (`Followers.appended`).
     """
+    ctx.parked.followers.note(tp)
+    note_grown(ctx, tp, hosted, base_offset, ctx.clock.monotonic_ms())
+    return hosted.partition.replicas
+
+
+def note_grown(
+    ctx: Context, tp: tuple[str, int], hosted: HostedPartition, base_offset: int, now_ms: int
+) -> None:
+    """The same, where the followers have been notified of the growth."""
     partition = hosted.partition
     followers = partition.followers
     assert followers is not None
-    now_ms = ctx.clock.monotonic_ms()
     followers.appended(base_offset, now_ms)
-    ctx.parked.followers.note(tp)
     if partition.advance_high_watermark(hosted.log.durable_end_offset):
         ctx.parked.wake(tp, now_ms)
-    return partition.replicas
 
 
-def wake_followers(ctx: Context, broker_ids: Iterable[int]) -> None:
+def wake_followers(ctx: Context, broker_ids: Iterable[int], now_ms: int) -> None:
     """Answer the waiting fetches of these replicas: a log that they copy has grown."""
-    now_ms = ctx.clock.monotonic_ms()
     for broker_id in broker_ids:
         if broker_id != ctx.broker_id:
             ctx.parked.wake_follower(broker_id, now_ms)

@@ -20,7 +20,7 @@ from josefine_broker.engine.partition.partition import ACKS_ALL
 from josefine_broker.engine.partition.replica_role import ReplicaState
 from josefine_broker.engine.purgatory.purgatory import Parked
 from josefine_broker.engine.replicas.committing import AwaitTogether
-from josefine_broker.engine.replicas.leading import note_appended, wake_followers
+from josefine_broker.engine.replicas.leading import note_grown, wake_followers
 from josefine_broker.records.plain_produce import Key, PlainProduce, PlainRequest, Survey
 
 _new = tuple.__new__  # a NamedTuple's own constructor costs three times as much
@@ -65,7 +65,7 @@ def append_groups(
         }
     finally:
         if replicas:
-            wake_followers(ctx, replicas)
+            wake_followers(ctx, replicas, ctx.clock.monotonic_ms())
 
 
 def append_alone(ctx: Context, plain: PlainProduce, request: PlainRequest) -> Stored | None:
@@ -92,7 +92,7 @@ def append_plain(
     answers = plain.answers(requests, base_offset, hosted.log.log_start_offset)
     if not found[5] or hosted.partition.high_watermark >= base_offset + found[0]:
         return _new(Stored, (answers, ()))
-    return Stored(answers, waits_of(ctx, tp, hosted, requests, base_offset))
+    return _new(Stored, (answers, waits_of(ctx, tp, hosted, requests, base_offset)))
 
 
 Ready = tuple[tuple[str, int], HostedPartition, Survey, int]
@@ -142,15 +142,16 @@ def append_checked(
         return base_offset
     news.note(tp)
     news.grown[tp] = appended
+    monotonic_ms = ctx.clock.monotonic_ms()
     try:
         if to_wake is None:
             # First: while they copy the batches, the rest is done here.
-            wake_followers(ctx, partition.replicas)
+            wake_followers(ctx, partition.replicas, monotonic_ms)
         else:
             to_wake.update(dict.fromkeys(partition.replicas))
     finally:
         _note_stored(ready, requests, base_offset)
-        note_appended(ctx, tp, hosted, base_offset)
+        note_grown(ctx, tp, hosted, base_offset, monotonic_ms)
     return base_offset
 
 
@@ -163,7 +164,7 @@ def _note_stored(ready: Ready, requests: list[PlainRequest], base_offset: int) -
         partition.producers.record_next(sent, base_offset, now_ms)
     batches = len(requests)
     sizes = ((each[7], each[6]) for each in requests) if batches > 1 else ()
-    durable_end = hosted.log.durable_end_offset
+    durable_end = hosted.log.durable_end_offset if partition.is_alone else base_offset
     partition.appended_together(records, size_bytes, sizes, base_offset, durable_end)
     traffic = hosted.traffic
     traffic.batches_in += batches
@@ -183,7 +184,7 @@ def waits_of(
         end_offset = base_offset + requests[0][7]
         deadline_ms = ctx.clock.monotonic_ms() + requests[0][11]
         token = AwaitTogether(ctx, tp, hosted, end_offset, deadline_ms)
-        token.park(ctx.parked)
+        ctx.parked.park(token, partitions=(tp,))
         return (_new(Wait, (token, {0: end_offset})),)
     ends: dict[int, tuple[PlainRequest, int]] = {}
     end_offset = base_offset

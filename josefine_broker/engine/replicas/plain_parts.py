@@ -61,7 +61,7 @@ def append_parts(
         return found
     finally:
         if replicas:
-            wake_followers(ctx, replicas)
+            wake_followers(ctx, replicas, ctx.clock.monotonic_ms())
 
 
 def _left_out(

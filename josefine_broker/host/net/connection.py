@@ -3,8 +3,7 @@
 Rules. Answers leave in the order of their requests (Kafka's promise to pipelining clients); later
 requests are processed while an earlier one waits. At most `in_flight_max` requests wait, and a
 client that does not read its answers is not read either: both stop the reading, and TCP does the
-rest. An error of a connection ends this connection only; a few such errors per minute are logged,
-with their count.
+rest. An error of a connection ends only this one; a few a minute are logged, with their count.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from josefine_broker.base.errors import CorruptData, Fatal
@@ -427,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
         waiting.parked.on_done = lambda _parked: self._answer(waiting)
         if waiting.parked.is_urgent:
             self._repeats, finish = True, self._host.dispatcher.finish_now
-            waiting.parked.send_now = lambda _parked: finish(waiting, self.send_now)
+            waiting.parked.send_now = partial(finish, waiting, self.send_now)
         self._host.on_parked(waiting.parked.deadline_ms)
 
     @property

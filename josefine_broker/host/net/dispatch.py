@@ -207,15 +207,19 @@ class Dispatcher:
             return None
         return encode_response(api_key, api_version, correlation_id, answer)
 
-    def finish_now(self, waiting: Waiting, send_now: Callable[[Waiting, Buffer], bool]) -> bool:
+    def finish_now(
+        self, waiting: Waiting, send_now: Callable[[Waiting, Buffer], bool], parked: Parked
+    ) -> bool:
         """Send the answer of a parked request that is done, and count it then. False: it is not one
         buffer, or was not sent."""
-        response = waiting.parked.response
+        response = parked.response
         if type(response) is not Encoded or len(response.buffers) != 1:
             return False
         if not send_now(waiting, response.buffers[0]):
             return False
-        self.finish(waiting)
+        now_ns, stats = perf_counter_ns(), waiting.stats
+        stats.record(now_ns - waiting.started_ns)
+        stats.waited_ns += now_ns - waiting.parked_ns
         return True
 
     def finish(self, waiting: Waiting) -> Buffers:

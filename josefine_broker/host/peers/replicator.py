@@ -319,7 +319,8 @@ class _Link:
     def _heard(self) -> None:
         self._heard_ms = self._owner.clock.monotonic_ms()
         self._backoff_ms = BACKOFF_MIN_MS
-        self._trouble.end(self._heard_ms, "follows again")
+        if self._trouble.lasts:
+            self._trouble.end(self._heard_ms, "follows again")
 
     def _ends_with(self, fatal: Fatal) -> None:
         if self._owner.on_fatal is None:

@@ -43,6 +43,13 @@ PLAIN_MUTANTS = (
         faults=SPREADING,
     ),
     Mutant(
+        breaks="a follower's next request starts where its log ends",
+        function=NextBatches.take,
+        old="header.last_offset_delta + 1",
+        new="header.last_offset_delta + 2",
+        faults=SPREADING,
+    ),
+    Mutant(
         breaks="a batch that was appended alone is acknowledged when all have it",
         function=plain_batches.append_plain,
         old="if not found[5] or",

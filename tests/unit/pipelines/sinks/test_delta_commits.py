@@ -189,6 +189,21 @@ def test_commits_of_others_are_continued_after_and_may_be_replaced():
     assert one.chain.version == 4
 
 
+def test_a_table_that_was_made_again_stops_the_run_where_commits_cannot_be_replaced():
+    bucket = Bucket()
+    one = Driver(bucket, "one", "/lake/t")
+    writer = Driver(bucket, "other", "/lake/t", sink="another")
+    one.batch(5)
+    writer.put(1, 1, None)
+    assert one.chain._own_after() is None
+    writer.put(1, 2, None)
+
+    with pytest.raises(StoppedError) as stopped:
+        one.batch(10)
+
+    assert stopped.value.stop.verdict is Verdict.TABLE_BEHIND
+
+
 @pytest.mark.parametrize("path", ["/lake/t", "s3a://b/t"])
 def test_a_run_goes_on_after_a_cleanup_of_the_log_has_deleted_the_commit_it_knew(path):
     bucket = Bucket()

@@ -17,7 +17,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from josefine_broker.base.ids import TopicPartition
 from josefine_spark.base.topic_offsets import TopicOffsets
@@ -290,6 +291,22 @@ def test_a_commit_of_others_does_not_stop_it_but_a_rule_of_theirs_is_for_spark(
     with pytest.raises(NotDirectError):
         run.batch(3)
     assert counts(path) == Counter(map(key_of, range(7)))
+
+
+def test_rows_that_may_have_nulls_from_some_batch_on_are_for_spark(
+    begin: Callable[[str], Run], tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A lookup's column lost its NOT NULL, the sink's has one."""
+    key = Field("k", PrimitiveType("string"), nullable=False)
+    DeltaTable.create(tmp_path / "t", Schema([key, Field("n", PrimitiveType("long"))]))
+    run, schema = begin("run"), [{**FIELDS[0], "nullable": False}, FIELDS[1]]
+    monkeypatch.setattr(ROWS.schema, "jsonValue", lambda: {"fields": schema})
+    run.batch(4)
+
+    monkeypatch.setattr(ROWS.schema, "jsonValue", lambda: {"fields": FIELDS})
+    with pytest.raises(NotDirectError, match="k takes no null"):
+        run.batch(3)
+    assert run.end == 4
 
 
 def test_files_that_only_spark_can_read_are_for_spark(

@@ -224,6 +224,13 @@ def test_event_that_no_row_lists_is_fatal() -> None:
     assert {event for _, event in TRANSITIONS} == set(CopyEvent)
 
 
+def test_a_copy_that_moves_and_is_named_again_stays_as_it_was() -> None:
+    """`goes_on` leaves both events out."""
+    moved = TRANSITIONS[CopyState.ASKED, CopyEvent.MOVED]
+
+    assert TRANSITIONS[moved, CopyEvent.NAMED] is CopyState.ASKED
+
+
 def test_partition_whose_log_is_not_synced_is_left_out_until_it_is() -> None:
     """Its offset would acknowledge what the disk does not have; the other partitions go on."""
     fetcher = opened(A, B)

@@ -319,6 +319,35 @@ def test_news_that_a_look_brings_is_looked_at_after_it_by_those_it_concerns() ->
     assert len(table) == 0
 
 
+def test_news_that_the_only_request_brings_is_looked_at_after_it_even_if_its_look_failed() -> None:
+    table, looks = ParkedRequests(), []
+
+    class Alone(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            table.wake(B, now_ms)
+            looks.append("alone")
+            if now_ms:
+                raise ZeroDivisionError
+            return super().try_complete(partition, now_ms)
+
+    class Other(Waiting):
+        def try_complete(self, partition: PartitionKey | None, now_ms: int) -> bool:
+            looks.append(f"other at {now_ms}")
+            return super().try_complete(partition, now_ms)
+
+    table.park(Alone(1, wakes_needed=2), partitions=[A])
+    table.park(Other(2, wakes_needed=3), partitions=[B])
+
+    table.wake(A, 0)
+    assert looks == ["alone", "other at 0"]
+    with pytest.raises(ZeroDivisionError):
+        table.wake(A, 1)
+    table.wake(B, 2)
+
+    assert looks == ["alone", "other at 0", "alone", "other at 1", "other at 2"]
+    assert len(table) == 1
+
+
 def test_failure_of_one_request_keeps_the_news_for_the_others() -> None:
     table = ParkedRequests()
 
