@@ -80,14 +80,9 @@ def _be_interrupted(arguments: list[str], at: int | None, err: Path, seen: Path)
     os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
     interrupted = Interrupted(at)
 
-    def watch() -> None:
-        if at is None:
-            time.sleep(WORKS_S)
-            os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(HANGS_S)
-        os._exit(EXIT_HANGING)
-
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Timer(WORKS_S + HANGS_S, os._exit, (EXIT_HANGING,)).start()
+    if at is None:
+        threading.Timer(WORKS_S, os.kill, (os.getpid(), signal.SIGINT)).start()
     sys.settrace(interrupted.trace)
     code = run(arguments)
     sys.settrace(None)
