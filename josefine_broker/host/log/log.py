@@ -271,11 +271,8 @@ class PartitionLog:
         at_least_one: bool = True,
     ) -> list[memoryview]:
         """Complete batches from the one that contains `offset`, entirely below `end_offset`, of
-        `bytes_max` bytes or less; a single larger one when `at_least_one`.
-
-        Empty at the end. Raises KafkaError(offset_out_of_range | corrupt_message |
-        kafka_storage_error).
-        """
+        `bytes_max` bytes or less; a single larger one when `at_least_one`; none at the end. Raises
+        KafkaError(offset_out_of_range | corrupt_message | kafka_storage_error)."""
         log_end = self._segments[-1].end_offset
         if not self._log_start_offset <= offset <= log_end:
             raise KafkaError(
@@ -338,7 +335,7 @@ class PartitionLog:
     def apply_retention(self, now_ms: int, end_offset_max: int) -> int:
         """Remove segments that `partition/retention.py` declares expired, none at or past
         `end_offset_max` (the high watermark); returns their number."""
-        count = self._expired(now_ms, end_offset_max)
+        count = expired(self._segments, self.config, now_ms, self._log_start_offset, end_offset_max)
         if count == 0:
             return 0
         end_offset = self._segments[count - 1].end_offset
@@ -352,12 +349,9 @@ class PartitionLog:
         self._remove_below_start()
         return count
 
-    def _expired(self, now_ms: int, end_max: int) -> int:
-        return expired(self._segments, self.config, now_ms, self._log_start_offset, end_max)
-
     def held_bytes(self, now_ms: int, end_offset_max: int) -> int:
         """The bytes of the segments that retention would remove with this bound."""
-        count = self._expired(now_ms, end_offset_max)
+        count = expired(self._segments, self.config, now_ms, self._log_start_offset, end_offset_max)
         return sum(segment.size_bytes for segment in self._segments[:count])
 
     def _remove_oldest(self) -> None:
@@ -493,8 +487,14 @@ class PartitionLog:
     def abandon(self) -> None:
         """Close every file as it is: for a log that is about to be deleted."""
         with self._sync.lock:
-            self._sync.failure = self._sync.failure or f"{self.directory}: closed"
+            self._sync.end()
             self._sync.sealing.clear()
             for segment in self._segments:
                 segment.close()
         self.state.abandon()
+
+    def abandon_soon(self) -> None:
+        """As `abandon`, at the end of a syncer's sync that runs; nothing waits for it. Only where
+        the directory goes, too: until then the descriptors stay open."""
+        self._sync.end()
+        self._sync.lock.when_free(self.abandon)

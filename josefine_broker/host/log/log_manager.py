@@ -346,7 +346,7 @@ class LogManager:
         self._flushed.pop(topic_partition, None)
         log = self._logs.pop(topic_partition, None)
         if log is not None:
-            log.abandon()
+            log.abandon_soon()
         directory = str(topic_partition)
         if directory in self._directories and self._files.list(directory):
             self._remove(directory)

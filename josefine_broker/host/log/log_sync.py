@@ -190,6 +190,10 @@ class LogSync:
         """Refuse all writes until the log is reopened and verified."""
         self.failure = self.failure or f"{self._directory}: {what}: {error}"
 
+    def end(self) -> None:
+        """The log is being closed: refuse all writes and syncs."""
+        self.failure = self.failure or f"{self._directory}: closed"
+
     def cut_back(self, active: Segment, problem: OSError) -> None:
         """Remove the remains of a failed append; if that fails too, no append may follow."""
         if not active.is_made:

@@ -6,18 +6,26 @@ from __future__ import annotations
 import errno
 from functools import partial
 from random import Random
+from uuid import UUID
 
 import pytest
 
 from josefine_broker.base.errors import KafkaError
-from josefine_broker.base.ids import TopicPartition
+from josefine_broker.base.ids import TopicId, TopicPartition
 from josefine_broker.engine.metadata.log_config import LogConfig
 from josefine_broker.host.disk.flusher import Job, run_now
 from josefine_broker.host.disk.synced_mark import SyncedMark
 from josefine_broker.host.log.log import PartitionLog
+from josefine_broker.host.log.log_manager import LogManager
 from tests.simulation.memory_files import MemoryFiles
 from tests.support.manual_syncs import ManualSyncs
-from tests.unit.josefine_broker.host.log.support import NOW_MS, append, open_log, read_all
+from tests.unit.josefine_broker.host.log.support import (
+    NOW_MS,
+    append,
+    open_in,
+    open_log,
+    read_all,
+)
 
 TP = TopicPartition("orders", 0)
 SYNCED = LogConfig(flush_messages=1)
@@ -288,6 +296,42 @@ def test_cut_waits_for_the_syncer_and_lowers_what_it_made_durable() -> None:
     append(log, [b"e"])
     syncs.settle()
     assert log.durable_end_offset == 4
+
+
+@pytest.mark.parametrize("code", [0, errno.EIO])
+def test_removed_log_is_closed_by_the_end_of_its_sync_and_waits_for_none(code: int) -> None:
+    """The next log of its name may be open by then: nothing of the old one reaches it."""
+    files, syncs = made_with(syncer=True)
+    manager = LogManager(files, group=syncs.group)
+    old = open_in(manager, TP, TopicId(UUID(int=1)), SYNCED)
+    append(old, [b"first"])
+    syncs.settle()
+    append(old, [b"b", b"c"])
+    syncs.end_turn()
+    file = old._segments[-1].file()
+
+    manager.delete(TP)
+    assert file.size() > 0
+    assert syncs.syncer.waited == 0  # type: ignore[union-attr]
+    assert len(files.descriptors) == 2  # of the log and of its mark
+    with pytest.raises(KafkaError, match="closed"):
+        append(old, [b"d"])
+    new = open_in(manager, TP, TopicId(UUID(int=2)), SYNCED)
+    append(new, [b"of the new one"])
+    if code:
+        files.sync_descriptor = lambda descriptor: code  # type: ignore[method-assign]
+    syncs.finish()
+    assert (files.descriptors, marked(files)) == ({}, 0)
+    with pytest.raises(OSError, match="closed"):
+        file.size()
+    if code:
+        del files.sync_descriptor
+
+    syncs.settle()
+    assert (new.durable_end_offset, marked(files), new.failure) == (1, 1, "")
+    assert read_all(new) == [(0, b"of the new one")]
+    manager.delete(TP)
+    assert files.descriptors == {}
 
 
 def test_segment_that_fills_during_the_syncers_sync_is_sealed_after_it() -> None:
