@@ -87,7 +87,7 @@ def spans_decades(lines: Sequence[Line]) -> bool:
 def label_axes(axes: Any, figure: Figure, lines: Sequence[Line], colors: dict[str, str]) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    plain = FuncFormatter(lambda value, _: f"{value:,.6g}")
+    plain = FuncFormatter(lambda value, _: f"{value:,.7g}")
     axes.set_title(figure.title, loc="left", fontsize=11, fontweight="bold")
     axes.set_xlabel(figure.x_title)
     axes.set_ylabel(figure.y_title)
