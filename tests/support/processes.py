@@ -74,12 +74,14 @@ _STARTED: list[ChildProcess] = []
 def children_of_a_test() -> Iterator[None]:
     """Those that fixtures have started before are not of this test."""
     before = list(_STARTED)
-    error: BaseException | None = None
+
+    def end(error: BaseException | None) -> None:
+        for each in [each for each in _STARTED if each not in before]:
+            each.end(error)
+
     try:
         yield
     except BaseException as raised:
-        error = raised
+        end(raised)
         raise
-    finally:
-        for each in [each for each in _STARTED if each not in before]:
-            each.end(error)
+    end(None)
